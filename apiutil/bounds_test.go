@@ -5,6 +5,7 @@
 package apiutil_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,14 +13,12 @@ import (
 	"math"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,27 +27,17 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// wantBound looks up something absent, and wants the error to name a bound.
-func wantBound(t *testing.T, m meta.RESTMapper, group, bound string) {
-	t.Helper()
-	_, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: "Absent"})
-	if err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), bound) || strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 4000 {
-		t.Errorf("group %q: got %q, want an error with %q in it", group, err, bound)
-	}
-}
-
 // What exceeds a bound is an error of its version. Nothing else is lost.
 func TestWhatExceedsABoundIsAnError(t *testing.T) {
 	long := strings.Repeat("x", 300)
+	const tooLong = "more than 253 bytes"
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		many := fakeapi.Group{Name: "many.example.com"}
 		for i := range 70 {
 			many.Versions = append(many.Versions, fakeVersion(fmt.Sprintf("v%d", i+1), fmt.Sprintf("Many%d", i+1)))
 		}
-		control := fakeVersion("v1", "Control")
-		control.Resources[0].Kind = "Red\x1b[31m"
-		plural := fakeVersion("v1", "Plural")
-		plural.Resources[0].Name = long
+		control, plural := fakeVersion("v1", "Control"), fakeVersion("v1", "Plural")
+		control.Resources[0].Kind, plural.Resources[0].Name = "Red\x1b[31m", long
 		server := newServer(forms)
 		for _, g := range []fakeapi.Group{
 			fakeGroup("kind.example.com", fakeVersion("v1", "Beside", "K"+long), fakeVersion("v2", "Fine")),
@@ -68,54 +57,28 @@ func TestWhatExceedsABoundIsAnError(t *testing.T) {
 			{Group: "many.example.com", Kind: "Many1"}, {Group: "many.example.com", Kind: "Many64"},
 		} {
 			if _, err := m.RESTMapping(gk); err != nil {
-				t.Error(err)
+				t.Errorf("%s exceeds nothing: %v", gk, err)
 			}
 		}
-		const tooLong = "more than 253 bytes"
-		wantBound(t, m, "kind.example.com", tooLong)
-		wantBound(t, m, "plural.example.com", tooLong)
-		wantBound(t, m, "version.example.com", tooLong)
-		wantBound(t, m, "control.example.com", "can't be printed")
-		wantBound(t, m, "many.example.com", "more than 64 versions")
-		wantServed(t, m, schema.GroupVersionKind{Group: "many.example.com", Version: "v70", Kind: "Many70"})
-		wantServed(t, m, fooKind)
-
-		if _, err := m.KindFor(schema.GroupVersionResource{Resource: "absents"}); err == nil || meta.IsNoMatchError(err) || len(err.Error()) > 10_000 {
-			t.Errorf("in all groups: %v", err)
+		for group, bound := range map[string]string{
+			"kind.example.com": tooLong, "plural.example.com": tooLong, "version.example.com": tooLong, "control.example.com": "can't be printed",
+			"many.example.com": "more than 64 versions", "": "",
+		} {
+			_, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: "Absent"})
+			if group == "" {
+				_, err = m.KindFor(schema.GroupVersionResource{Resource: "absents"}) // in all groups: all of the errors
+			}
+			if text := fmt.Sprint(err); err == nil || meta.IsNoMatchError(err) || !strings.Contains(text, bound) || strings.ContainsAny(text, "\n\x1b") || len(text) > 10_000 {
+				t.Errorf("group %q: got %d bytes: %q; want an error of 10,000 at most, on one line, with %q in it", group, len(text), text, bound)
+			}
 		}
+		wantServed(t, m, schema.GroupVersionKind{Group: "many.example.com", Version: "v70", Kind: "Many70"}, fooKind)
 		for gv, err := range m.Status().FailedGroupVersions {
 			if len(gv.String()) > 600 || strings.ContainsAny(gv.String()+err.Error(), "\n\x1b") {
-				t.Errorf("%q: %q", gv, err)
+				t.Errorf("the status has %q: %q; want short names that can be printed", gv, err)
 			}
 		}
 	})
-}
-
-// An ETag that is too long is not sent back: a server may refuse a request with such a
-// header, each time.
-func TestLongETagIsNotSentBack(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	for size, want := range map[int]bool{200: true, 2 << 20: false} {
-		server := newServer(fakeapi.Aggregated())
-		next, sent := server.Client().Transport, false
-		m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
-			sent = sent || len(req.Header.Get("If-None-Match")) > 100
-			req = req.Clone(req.Context())
-			req.Header.Del("If-None-Match")
-			resp, err := next.RoundTrip(req)
-			if err == nil {
-				resp.Header.Set("ETag", `"`+strings.Repeat("x", size)+`"`)
-			}
-			return resp, err
-		}), apiutil.DynamicRESTMapperOptions{})
-		for range 2 {
-			m.Reset()
-			wantServed(t, m, fooKind)
-		}
-		if sent != want {
-			t.Errorf("an ETag of %d bytes was sent back: %v", size, sent)
-		}
-	}
 }
 
 // The text of an error names ten group-versions.
@@ -124,31 +87,9 @@ func TestErrorNamesTenGroupVersions(t *testing.T) {
 	for i := range 12 {
 		failed[schema.GroupVersion{Group: fmt.Sprintf("g%02d", i), Version: "v1"}] = errors.New("failed")
 	}
-	if text := failed.Error(); !strings.HasSuffix(text, "g08/v1: failed, g09/v1: failed and 2 more") || len(failed.Unwrap()) != 12 {
-		t.Errorf("got %q", text)
-	}
-}
-
-// The causes that a caller may want to tell apart can be told apart.
-func TestCausesCanBeToldApart(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	server := newServer(fakeapi.Aggregated())
-	for _, test := range []struct {
-		fault   fakeapi.Fault
-		timeout time.Duration
-		is      error
-	}{
-		{fakeapi.Refused(), time.Minute, syscall.ECONNREFUSED},
-		{fakeapi.ResetMidBody(), time.Minute, syscall.ECONNRESET},
-		{fakeapi.Timeout(), time.Millisecond, context.DeadlineExceeded},
-		{fakeapi.Truncated(), time.Minute, io.ErrUnexpectedEOF},
-	} {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: test.timeout})
-		server.ClearFaults()
-		server.SetFault(fakeapi.All(), test.fault)
-		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); !errors.Is(err, test.is) {
-			t.Errorf("%s: %v is not %v", test.fault, err, test.is)
-		}
+	const want = "g08/v1: failed, g09/v1: failed and 2 more"
+	if text := failed.Error(); !strings.HasSuffix(text, want) || len(failed.Unwrap()) != 12 {
+		t.Errorf("of 12 errors %d can be told apart, and the text is %q; want all, and that it ends in %q", len(failed.Unwrap()), text, want)
 	}
 }
 
@@ -161,9 +102,7 @@ func (b endlessBody) Read(p []byte) (int, error) {
 }
 
 func TestBodiesAreBounded(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const limit = 64 << 10
-	foo := schema.GroupKind{Group: "example.com", Kind: "Foo"}
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		server := newServer(forms)
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxResponseBytes: limit})
@@ -174,17 +113,15 @@ func TestBodiesAreBounded(t *testing.T) {
 			_, err := m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Absent"})
 			for _, r := range server.TakeRequests() {
 				if r.BodyBytes > limit+1 {
-					t.Errorf("%s: %d bytes read", r, r.BodyBytes)
+					t.Errorf("%s: %d bytes read; want %d at most", r, r.BodyBytes, limit+1)
 				}
-				if r.Path == path && r.Form == "Huge(1099511627776)" && (err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), "MaxResponseBytes")) {
-					t.Errorf("%s: %v", path, err)
+				if r.Path == path && strings.HasPrefix(r.Form, "Huge") && (err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), "MaxResponseBytes")) {
+					t.Errorf("a body without end at %s: %v; want an error that names the option", path, err)
 				}
 			}
+			server.ClearFaults()
 			if path != "/api" { // after the first round the mapper knows what there is
-				server.ClearFaults()
-				if _, err := m.RESTMapping(foo); err != nil {
-					t.Error(err)
-				}
+				wantServed(t, m, fooKind)
 			}
 		}
 
@@ -192,11 +129,9 @@ func TestBodiesAreBounded(t *testing.T) {
 		server.SetFault(fakeapi.All(), fakeapi.Func("endless", func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 500, Body: io.NopCloser(endlessBody{&read})}, nil
 		}))
-		if _, err := m.RESTMapping(foo, "v9"); err == nil || meta.IsNoMatchError(err) || len(err.Error()) > 4000 {
-			t.Errorf("an endless error page: %v", err)
-		}
-		if read > 2*limit {
-			t.Errorf("%d bytes of an endless error page read", read)
+		err := lookUp(m, lateKind)
+		if text := fmt.Sprint(err); err == nil || meta.IsNoMatchError(err) || len(text) > 4000 || read > 2*limit {
+			t.Errorf("%d bytes of an endless error page were read, for an error of %d: %v; want %d and 4000 at most", read, len(text), err, 2*limit)
 		}
 	})
 }
@@ -210,7 +145,7 @@ func TestRetryAfterIsObeyedAtFirst(t *testing.T) {
 		at       string        // the path that is busy, with all below it
 		deadline time.Duration // of the caller; 0: none
 		took     time.Duration
-		requests int
+		requests int    // at least; of a failure, exactly
 		fails    string // text of the error; empty: the kind is found
 	}{
 		{name: "busy once", fault: fakeapi.Times(1, fakeapi.Status(503, 1)), took: time.Second, requests: 3},
@@ -223,32 +158,22 @@ func TestRetryAfterIsObeyedAtFirst(t *testing.T) {
 		{name: "not allowed", fault: fakeapi.Status(403, 1), requests: 1, fails: "403"},
 		{name: "the caller has no time", fault: fakeapi.Status(503, 1), deadline: time.Second / 2, took: time.Second / 2, requests: 1, fails: "deadline"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 10 * time.Second})
-				match := fakeapi.All()
-				if test.at != "" {
-					match = fakeapi.At(test.at)
-				}
-				server.SetFault(match, test.fault)
-				ctx := t.Context()
-				if test.deadline > 0 {
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, test.deadline)
-					defer cancel()
-				}
-				start := time.Now()
-				_, err := m.KindForWithContext(ctx, schema.GroupVersionResource{Resource: "pods"})
-				if took := time.Since(start); took != test.took {
-					t.Errorf("took %v, want %v", took, test.took)
-				}
-				if n := len(server.TakeRequests()); n < test.requests || n > test.requests && test.fails != "" {
-					t.Errorf("%d requests, want %d", n, test.requests)
-				}
-				if (err != nil) != (test.fails != "") || meta.IsNoMatchError(err) || err != nil && !strings.Contains(err.Error(), test.fails) {
-					t.Errorf("got %v, want %q", err, test.fails)
-				}
-			})
+		eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 10 * time.Second})
+			server.SetFault(fakeapi.Under(test.at), test.fault)
+			ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(test.deadline, time.Hour))
+			defer cancel()
+			start := time.Now()
+			_, err := m.KindForWithContext(ctx, schema.GroupVersionResource{Resource: "pods"})
+			if took := time.Since(start); took != test.took {
+				t.Errorf("%s: took %v, want %v", test.name, took, test.took)
+			}
+			if requests := server.TakeRequests(); len(requests) < test.requests || len(requests) > test.requests && test.fails != "" {
+				t.Errorf("%s: %d requests, want %d, one for each answer that says to come back, then the document: %v", test.name, len(requests), test.requests, requests)
+			}
+			if (err != nil) != (test.fails != "") || meta.IsNoMatchError(err) || err != nil && !strings.Contains(err.Error(), test.fails) {
+				t.Errorf("%s: got %v; want an error with %q that is no NoMatch, or none if that is empty", test.name, err, test.fails)
+			}
 		})
 	}
 }
@@ -256,85 +181,47 @@ func TestRetryAfterIsObeyedAtFirst(t *testing.T) {
 // Later the mapper reports a Retry-After and does not wait: client-go would sleep inside the
 // request, while others wait for it. The next lookup asks at once.
 func TestRetryAfterIsReportedAndNotAwaited(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	for _, test := range []struct {
-		code, after int // after is in seconds; 0: the server does not say when
-		text        string
-	}{
-		{429, 3, "429 Too Many Requests"}, {503, 5, "503 Service Unavailable"}, {429, 0, "429 Too Many Requests"},
-	} {
-		synctest.Test(t, func(t *testing.T) {
+	for text, after := range map[string]int{"429 Too Many Requests": 3, "503 Service Unavailable": 5, "500 Internal Server Error": 0} { // seconds; 0: it does not say when
+		inBubble(t, func(t *testing.T) {
 			server := newServer(fakeapi.Aggregated())
 			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 			readAll(t, m)
 			serve(server, newKind)
-			server.SetFault(fakeapi.All(), fakeapi.Times(1, fakeapi.Status(test.code, test.after)))
-			server.TakeRequests()
+			code, _ := strconv.Atoi(text[:3])
+			server.SetFault(fakeapi.All(), fakeapi.Times(1, fakeapi.Status(code, after)))
 			start := time.Now()
 			err := lookUp(m, newKind)
-			if err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), test.text) {
-				t.Errorf("got %v, want something of %q", err, test.text)
+			if err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), text) || after > 0 && !strings.Contains(err.Error(), fmt.Sprintf("%d seconds", after)) {
+				t.Errorf("got %v; want an error with %q and %d seconds", err, text, after)
 			}
-			if test.after > 0 && !strings.Contains(err.Error(), fmt.Sprintf("%d seconds", test.after)) {
-				t.Errorf("the text does not name the seconds: %v", err)
-			}
-			if after, said := apierrors.SuggestsClientDelay(err); after != test.after || said != (test.after > 0) {
-				t.Errorf("the error says to come back after %d seconds (%t), the server said %d", after, said, test.after)
+			if seconds, said := apierrors.SuggestsClientDelay(err); seconds != after || said != (after > 0) {
+				t.Errorf("the error says to come back after %d seconds (%t), the server said %d", seconds, said, after)
 			}
 			wantServed(t, m, newKind)
 			if took := time.Since(start); took != 0 {
-				t.Errorf("took %v", took)
+				t.Errorf("two lookups took %v; want none to wait", took)
 			}
-			if requests := server.TakeRequests(); len(requests) != 2 {
-				t.Errorf("%d requests for two lookups: %v", len(requests), requests)
-			}
+			wantRequests(t, server, "two lookups, after the document", "/api 200", "/apis 200", fmt.Sprint("/apis/new.example.com/v1 ", code), "/apis/new.example.com/v1 200")
 		})
 	}
 }
 
-// A request has RequestTimeout, and a lookup waits only mostPatient for the next one in a
-// group that has not answered. Versions that do not answer, here two in each of two groups,
-// keep no others from being read.
-func TestRequestsEndByTheirTimeout(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		groups := fakeapi.Typical(50, 2, 1)
-		server := fakeapi.New(groups...)
-		server.SetForms(fakeapi.Legacy())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 7 * time.Second})
-		server.SetFault(fakeapi.Under("/apis/g0001.example.com"), fakeapi.Timeout())
-		server.SetFault(fakeapi.Under("/apis/g0002.example.com"), fakeapi.Timeout())
-		start := time.Now()
-		_, err := m.KindFor(schema.GroupVersionResource{Resource: "absents"})
-		if took := time.Since(start); took != 7*time.Second+mostPatient {
-			t.Errorf("took %v", took)
-		}
-		if !errors.Is(err, context.DeadlineExceeded) || meta.IsNoMatchError(err) {
-			t.Errorf("got %v", err)
-		}
-		server.ClearFaults()
-		if _, err := m.KindFor(schema.GroupVersionResource{Resource: "kind0050as"}); err != nil {
-			t.Errorf("healed: %v", err)
-		}
-	})
-}
-
-// A rate limit of the rest.Config counts for discovery, too.
+// A rate limit of the rest.Config counts for discovery, too. What it does not send is no failure of the server.
 func TestRateLimitOfTheConfigHolds(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
 		cfg := server.Config()
-		cfg.QPS, cfg.Burst = 0.5, 1
-		m, err := apiutil.NewDynamicRESTMapper(cfg, server.Client())
-		if err != nil {
-			t.Fatal(err)
+		cfg.QPS, cfg.Burst = 0.01, 1
+		m := must(apiutil.NewDynamicRESTMapperWithOptions(cfg, server.Client(), apiutil.DynamicRESTMapperOptions{RequestTimeout: time.Minute}))
+		err := m.Refresh(context.Background())
+		if n, s := len(server.TakeRequests()), m.Status(); err == nil || n != 1 || s.ConsecutiveFailures != 0 || s.LastError != nil {
+			t.Errorf("one request in 100 seconds is allowed, a minute is: %v, %d requests, %+v; want an error, one, and no failure", err, n, s)
 		}
+		cfg.QPS = 0.5
 		start := time.Now()
-		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); err != nil {
-			t.Fatal(err)
-		}
+		wantServed(t, must(apiutil.NewDynamicRESTMapper(cfg, server.Client())), fooKind)
 		if took := time.Since(start); took != 2*time.Second {
-			t.Errorf("two requests took %v", took)
+			t.Errorf("two requests took %v; want 2s at 0.5 a second", took)
 		}
 	})
 }
@@ -346,8 +233,7 @@ func TestTheLargestLimits(t *testing.T) {
 			MaxAge: math.MaxInt64, NegativeTTL: math.MaxInt64, RequestTimeout: math.MaxInt64, MaxResponseBytes: math.MaxInt64,
 			UnhealthyAfter: math.MaxInt64, RefreshInterval: math.MaxInt64, WatchAPIs: true,
 		})
-		stop := startMapper(t, m)
-		defer stop()
+		defer startMapper(t, m)()
 		time.Sleep(time.Minute)
 		wantServed(t, m, fooKind)
 		wantAbsent(t, m, newKind)
@@ -373,66 +259,34 @@ func TestTransportThatCannotBeCancelled(t *testing.T) {
 		readAll(t, m)
 		hanging.Store(true)
 
-		start := time.Now()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if err := m.Refresh(ctx); err == nil {
-			t.Error("Refresh: no error")
+		within := func(most time.Duration, what string, do func()) {
+			start := time.Now()
+			do()
+			if took := time.Since(start); took > most {
+				t.Errorf("%s took %v; want %v at most", what, took, most)
+			}
 		}
-		for range m.Subscribe(ctx) { // until it is closed
-		}
-		if took := time.Since(start); took > 2*time.Second {
-			t.Errorf("Refresh and Subscribe took %v beyond their context", took-time.Second)
-		}
-
-		start = time.Now()
-		m.Reset()
-		wantServed(t, m, fooKind)
-		if took := time.Since(start); took > 2*(timeout+time.Second) { // the document, and the version
-			t.Errorf("a lookup took %v", took)
-		}
-
+		within(2*time.Second, "Refresh and Subscribe with a context of a second", func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			if err := m.Refresh(ctx); err == nil {
+				t.Error("Refresh: no error")
+			}
+			for range m.Subscribe(ctx) { // until it is closed
+			}
+		})
+		within(2*(timeout+time.Second), "a lookup, which reads the document and the version", func() {
+			m.Reset()
+			wantServed(t, m, fooKind)
+		})
 		stop := startMapper(t, m)
 		time.Sleep(timeout / 2)
-		start = time.Now()
-		stop()
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("Start returned %v after its context ended", took)
-		}
+		within(time.Second, "the end of Start", stop)
 
 		hanging.Store(false)
 		serve(server, newKind)
 		wantServed(t, m, newKind)
 		time.Sleep(hang)
-	})
-}
-
-// The error is the same as that of the server, in every form of lookup.
-func TestNegativeTTLOfEveryLookup(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Minute})
-		plain := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		forms := lookupForms(newKind)
-		for _, form := range forms {
-			_, want := form.ask(context.Background(), plain)
-			for range 2 {
-				if _, err := form.ask(context.Background(), m); err == nil || err.Error() != want.Error() {
-					t.Errorf("%s: %v; want %v", form.name, err, want)
-				}
-			}
-		}
-		server.TakeRequests()
-		for _, form := range forms {
-			if _, err := form.ask(context.Background(), m); err == nil {
-				t.Errorf("%s: found", form.name)
-			}
-		}
-		wantRequests(t, server, "what was asked before")
-		serve(server, newKind)
-		m.Reset()
-		for _, form := range forms {
-			form.wantAnswer(t, m, "after a reset")
-		}
 	})
 }
 
@@ -456,26 +310,23 @@ func TestLongNamesAreNotKept(t *testing.T) {
 			}
 			kept, made := memory()
 			if kept > keptBefore+names*64<<10 || ttl == 0 && made > madeBefore+names*64<<10 {
-				t.Errorf("NegativeTTL %v: %d bytes kept, %d made for %d names", ttl, int64(kept-keptBefore), made-madeBefore, names)
+				t.Errorf("NegativeTTL %v: %d bytes kept, %d made for %d names of 256 KiB; want 64 KiB for each at most", ttl, int64(kept-keptBefore), made-madeBefore, names)
 			}
 			runtime.KeepAlive(m)
 		}
 	})
 }
 
-// The memory of absences is bounded.
+// The memory of absences is bounded, and keeps the latest.
 func TestNegativeTTLOfManyNames(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
-		for n := range 10000 {
-			gvk := fooKind
-			gvk.Kind = "Absent" + time.Duration(n).String()
-			wantAbsent(t, m, gvk)
+		for n := range 10_000 {
+			wantAbsent(t, m, fooKind.GroupVersion().WithKind(fmt.Sprint("Absent", n)))
 		}
 		server.TakeRequests()
-		wantAbsent(t, m, newKind)
-		wantAbsent(t, m, newKind)
-		wantRequests(t, server, "after ten thousand", "/apis/new.example.com/v1 404")
+		wantAbsent(t, m, newKind, newKind)
+		wantRequests(t, server, "the same twice, after ten thousand", "/apis/new.example.com/v1 404")
 	})
 }

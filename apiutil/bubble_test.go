@@ -45,6 +45,9 @@ func eachServer(t *testing.T, test func(t *testing.T, server *fakeapi.Server)) {
 	})
 }
 
+// mostPatient is for how long a lookup of something known waits for what hangs.
+const mostPatient = 3 * time.Second
+
 // latency is what a request takes where time is counted in requests.
 const latency = 20 * time.Millisecond
 
@@ -55,7 +58,7 @@ func eachWarmMapper(t *testing.T, versions int, test func(t *testing.T, server *
 		inBubble(t, func(t *testing.T) {
 			server := fakeapi.New(fakeapi.Typical(20, versions, 2)...)
 			server.SetForms(forms)
-			m, _ := newWatchedMapper(t, server)
+			m, _ := newLoggedMapper(t, server)
 			if _, err := m.ResourceSingularizer("pods"); err != nil {
 				t.Fatal(err)
 			}

@@ -5,6 +5,7 @@
 package apiutil_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -66,35 +67,42 @@ func (v *cachedView) divert(to http.RoundTripper) {
 	}
 }
 
+// inCache prints what a cached discovery has: whether it prefers a resource, or a list.
+func (s *storyStage) inCache(command, name string) string {
+	if command == "has" {
+		lists, err := s.cache.ServerPreferredResources()
+		failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
+		if err != nil && !partial {
+			return "failed"
+		}
+		told := map[bool]string{true: "yes", false: "no"}[slices.Contains(resourcesIn(lists), name)]
+		for gv := range failed {
+			told += ", failed " + gv.String()
+		}
+		return told
+	}
+	list, err := s.cache.ServerResourcesForGroupVersion(name)
+	if errors.Is(err, memory.ErrCacheNotFound) {
+		return "not found"
+	}
+	told := strings.Join(resourcesIn([]*metav1.APIResourceList{list}), ", ")
+	if err != nil {
+		told = strings.TrimPrefix(told+", failed", ", ")
+	}
+	return told
+}
+
 // discover does the commands about a cached discovery, and a deferred mapper over it.
 func (s *storyStage) discover(command string, args []string) (string, error) {
 	switch command {
 	case "cache":
 		s.changeCache(strings.Join(args, " "))
-	case "has":
-		lists, err := s.cache.ServerPreferredResources()
-		failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
-		if err != nil && !partial {
-			return "failed", nil
-		}
-		told := map[bool]string{true: "yes", false: "no"}[slices.Contains(resourcesIn(lists), args[0])]
-		for gv := range failed {
-			told += ", failed " + gv.String()
-		}
-		return told, nil
-	case "list":
-		list, err := s.cache.ServerResourcesForGroupVersion(args[0])
-		if errors.Is(err, memory.ErrCacheNotFound) {
-			return "not found", nil
-		}
-		told := strings.Join(resourcesIn([]*metav1.APIResourceList{list}), ", ")
-		if err != nil {
-			told = strings.TrimPrefix(told+", failed", ", ")
-		}
-		return told, nil
 	case "deferred":
 		mapping, err := s.deferred.RESTMapping(schema.GroupKind{Group: groupOf(args[0]), Kind: args[1]}, args[2:]...)
 		return answerWord(mappingText(mapping), err), nil
+	case "short": // as kubectl looks up what its user has typed
+		kind, err := restmapper.NewShortcutExpander(s.deferred, s.cache, nil).KindFor(schema.GroupVersionResource{Resource: args[0]})
+		return answerWord(kindText(kind), err), nil
 	case "reset-deferred":
 		s.deferred.Reset()
 	case "invalidate":
@@ -129,7 +137,16 @@ func (s *storyStage) changeCache(how string) {
 	case "behind":
 		s.cache.divert(behind.Client().Transport)
 	case "ahead":
-		s.cache.divert(nil)
+		if s.cache.divert(nil); s.answerCache != nil {
+			s.answerCache()
+		}
+	case "silent":
+		var answered context.Context
+		answered, s.answerCache = context.WithCancel(context.Background())
+		s.cache.divert(through(func(req *http.Request) (*http.Response, error) {
+			<-answered.Done()
+			return s.server.Client().Transport.RoundTrip(req)
+		}))
 	case "down":
 		behind.SetFault(fakeapi.All(), fakeapi.Refused())
 		s.cache.divert(behind.Client().Transport)
@@ -216,45 +233,6 @@ func TestCachedDiscoveryInAnOutage(t *testing.T) {
 	}
 }
 
-// A client that is never answered, and has no timeout, holds up a use for RequestTimeout, is asked
-// once, and serves again when it is answered at last. Who knows something waits once.
-func TestCachedDiscoveryOfASilentClient(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		v, release := newView(t, server, server.Client().Transport), make(chan struct{})
-		silent := through(func(req *http.Request) (*http.Response, error) {
-			<-release
-			return server.Client().Transport.RoundTrip(req)
-		})
-		for _, known := range []bool{false, true} {
-			v.divert(silent)
-			v.reads.Store(0)
-			if v.mapper.Reset(); !known {
-				v.Invalidate()
-			}
-			for n := range 3 {
-				took := allAtOnce(20, func(int) {
-					if _, err := v.served(t); (err == nil) != known {
-						t.Errorf("known %t: %v", known, err)
-					}
-				})
-				if want := 10 * time.Second; took > want || known && n > 0 && took > 0 {
-					t.Errorf("known %t: use %d has taken %v", known, n, took)
-				}
-			}
-			if n := v.reads.Load(); n != 1 {
-				t.Errorf("known %t: %d requests", known, n)
-			}
-			v.divert(nil)
-			close(release)
-			synctest.Wait()
-			if _, err := v.served(t); err != nil {
-				t.Errorf("known %t: %v", known, err)
-			}
-			release = make(chan struct{})
-		}
-	})
-}
-
 // Answers, and their order, are those of client-go's cache over the same server. An empty version is
 // no error here, and one that is down keeps its place.
 func TestCachedDiscoveryAnswersAsClientGo(t *testing.T) {
@@ -267,34 +245,43 @@ func TestCachedDiscoveryAnswersAsClientGo(t *testing.T) {
 		if diff := cmp.Diff(answersOf(t, theirs), answersOf(t, v)); diff != "" {
 			t.Errorf("client-go's answers and ours (-theirs +ours):\n%s", diff)
 		}
-		server.PutVersion("g0002.example.com", fakeapi.Version{Name: "v4"})
-		v.reads.Store(0)
-		_, _ = v.OpenAPISchema()
-		aggregated, ok := v.CachedDiscoveryInterface.(discovery.AggregatedDiscoveryInterface) // Velero needs that
-		if groups, byVersion, _, err := aggregated.GroupsAndMaybeResources(); !ok || len(groups.Groups) != 13 || len(byVersion) != 1+12*3 || v.reads.Load() != 1 {
-			t.Errorf("%d lists, %v, and %d requests for OpenAPI", len(byVersion), err, v.reads.Load())
+		wantLists := func(when string, want, failed int) []*metav1.APIGroup {
+			t.Helper()
+			groups, lists, err := v.ServerGroupsAndResources()
+			if byVersion, _ := discovery.GroupDiscoveryFailedErrorGroups(err); len(lists) != want || len(byVersion) != failed || err != nil && failed == 0 {
+				t.Errorf("%s: %d lists, %v; want %d lists, and %d versions that failed", when, len(lists), err, want, failed)
+			}
+			return groups
 		}
+		wantLists("core/v1, and 3 versions of 12 groups", 1+12*3, 0)
 		before := must(theirs.ServerGroups())
+		server.PutVersion("g0002.example.com", fakeapi.Version{Name: "v4"})
 		v.Invalidate()
 		if list, err := v.ServerResourcesForGroupVersion("g0002.example.com/v4"); err != nil || len(list.APIResources) != 0 {
-			t.Errorf("an empty version: %v, %v", list, err)
+			t.Errorf("an empty version: %v, %v; want an empty list", list, err)
 		}
-		_, lists, err := v.ServerGroupsAndResources()
-		if err != nil || len(lists) != 1+12*3+1 {
-			t.Errorf("%d lists, %v", len(lists), err)
-		}
+		wantLists("an empty version beside them", 1+12*3+1, 0)
 		down := server.Groups()[3]
 		down.Versions = slices.Clone(down.Versions)
 		down.Versions[0].Stale = true
 		server.Remove("g0002.example.com")
 		server.Put(down)
 		v.Invalidate()
-		groups, lists, err := v.ServerGroupsAndResources()
-		if failed, _ := discovery.GroupDiscoveryFailedErrorGroups(err); len(failed) != 1 || len(lists) != 1+11*3 {
-			t.Errorf("%d lists, %v", len(lists), err)
-		}
+		groups := wantLists("a group gone, and a version of another one down", 1+11*3, 1)
 		if diff := cmp.Diff(before.Groups[3].Versions, groups[2].Versions); diff != "" {
 			t.Errorf("a version is down (-before +now):\n%s", diff)
+		}
+		v.reads.Store(0)
+		_, _ = v.OpenAPISchema()
+		aggregated, ok := v.CachedDiscoveryInterface.(discovery.AggregatedDiscoveryInterface) // Velero needs that
+		if !ok {
+			t.Fatal("it is no AggregatedDiscoveryInterface")
+		}
+		if list, byVersion, failed, err := aggregated.GroupsAndMaybeResources(); err != nil || len(list.Groups) != len(groups) || len(byVersion) != 1+11*3 || len(failed) != 1 {
+			t.Errorf("GroupsAndMaybeResources: %d groups, %d lists, %v, %v; want what the other methods return", len(list.Groups), len(byVersion), failed, err)
+		}
+		if n := v.reads.Load(); n != 1 {
+			t.Errorf("%d requests of the client, want 1: OpenAPI is not kept, and all else is", n)
 		}
 	})
 }
@@ -320,77 +307,8 @@ func answersOf(t *testing.T, d discovery.DiscoveryInterface) map[string]any {
 	}
 }
 
-// Programs use a cache in their own ways: kubectl has a deferred mapper and a shortcut expander over
-// it, Helm invalidates it before each action, and the helper of Velero reads everything in four ways.
-// Beside client-go's cache, over the same server: answers, and requests of the discovery client.
-func TestCachedDiscoveryInPrograms(t *testing.T) {
-	quietly(t)
-	late := fakeVersion("v1", "Late")
-	late.Resources[0].ShortNames = []string{"lt"}
-	for name, use := range map[string]func(d discovery.CachedDiscoveryInterface) func() (late bool, err error){
-		"kubectl": func(d discovery.CachedDiscoveryInterface) func() (bool, error) {
-			mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(d), d, nil)
-			return func() (bool, error) {
-				_, err := mapper.KindFor(schema.GroupVersionResource{Resource: "foos"})
-				_, errLate := mapper.KindFor(schema.GroupVersionResource{Resource: "lt"})
-				return errLate == nil, err
-			}
-		},
-		"Helm": func(d discovery.CachedDiscoveryInterface) func() (bool, error) {
-			return func() (bool, error) {
-				d.Invalidate()
-				_, lists, err := d.ServerGroupsAndResources()
-				return slices.Contains(resourcesIn(lists), "late.example.com/v1/lates"), err
-			}
-		},
-		"Velero": func(d discovery.CachedDiscoveryInterface) func() (bool, error) {
-			return func() (bool, error) {
-				_, err := restmapper.GetAPIGroupResources(d)
-				_, _, err2 := d.ServerGroupsAndResources()
-				lists, err3 := d.ServerPreferredResources()
-				_, err4 := d.ServerGroups()
-				return slices.Contains(resourcesIn(lists), "late.example.com/v1/lates"), errors.Join(err, err2, err3, err4)
-			}
-		},
-	} {
-		inBubble(t, func(t *testing.T) {
-			server := newServer(fakeapi.Aggregated())
-			v := newView(t, server, server.Client().Transport)
-			var told []string
-			var reads [6]int64
-			for _, d := range []discovery.CachedDiscoveryInterface{memory.NewMemCacheClient(v.client), v} {
-				server.Remove("late.example.com")
-				used := use(d)
-				for _, then := range []func(){func() {}, func() { server.PutVersion("late.example.com", late) }, func() { server.SetFault(fakeapi.All(), fakeapi.Refused()) }} {
-					then()
-					v.reads.Store(0)
-					var found bool
-					var err error
-					for range 10 {
-						time.Sleep(5 * time.Second)
-						found, err = used()
-					}
-					reads[len(told)] = v.reads.Load()
-					told = append(told, map[bool]string{true: "found", false: "not found"}[found]+map[bool]string{true: " and failed", false: ""}[err != nil])
-				}
-				server.ClearFaults()
-			}
-			// Client-go's cache and ours: in calm, with a late kind, and in an outage.
-			want, most := []string{"not found", "not found", "not found", "not found", "found", "found"}, [6]int64{2, 0, 0, 14, 8, 4}
-			if name == "Helm" {
-				want, most = []string{"not found", "found", "not found and failed", "not found", "found", "not found and failed"}, [6]int64{20, 20, 10, 20, 20, 10}
-			}
-			for i := range want {
-				if told[i] != want[i] || reads[i] > most[i] {
-					t.Errorf("%s, %d: %s, with %d requests; want %s, with %d", name, i, told[i], reads[i], want[i], most[i])
-				}
-			}
-		})
-	}
-}
-
-// Uses, changes and Invalidate may come from any goroutine. Many at once make one reading, and all
-// that miss at once are answered from the server as it is now.
+// Uses, changes and Invalidate may come from any goroutine. All that miss at once are answered from
+// the server as it is now.
 func TestCachedDiscoveryConcurrently(t *testing.T) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		server := newServer(forms)
@@ -408,23 +326,15 @@ func TestCachedDiscoveryConcurrently(t *testing.T) {
 				}
 				wantServed(t, deferred, fooKind)
 				if names, err := v.served(t); err != nil || !slices.Contains(names, "example.com/v1/foos") {
-					t.Error(names, err)
+					t.Errorf("while versions come, and it is invalidated: %q, %v; want foos among them", names, err)
 				}
 			}
 		})
 		server.SetLatency(20 * time.Millisecond)
-		v.Invalidate()
-		v.reads.Store(0)
-		allAtOnce(50, func(int) { _, _ = v.ServerGroups() })
-		if n := v.reads.Load(); n > 30 {
-			t.Errorf("%d requests for 50 uses at once", n)
-		}
 		serve(server, newKind)
 		allAtOnce(200, func(int) {
 			_ = lookUp(deferred, newKind) // one whose neighbour was faster may be answered from what was
-			if err := lookUp(deferred, newKind); err != nil {
-				t.Error(err)
-			}
+			wantServed(t, deferred, newKind)
 		})
 	})
 }
@@ -444,34 +354,12 @@ func TestCachedDiscoveryUseAllocatesNothing(t *testing.T) {
 	}
 }
 
-// While each document comes from another replica, a lookup that misses ends, also if they are slow.
-func TestDeferredMapperEndsWhileReplicasDisagree(t *testing.T) {
-	for _, latency := range []time.Duration{0, time.Second} {
-		inBubble(t, func(t *testing.T) {
-			ahead, behind := twoReplicas(fakeapi.Aggregated())
-			deferred := restmapper.NewDeferredDiscoveryRESTMapper(newView(t, ahead, documentsInTurn(ahead, behind)))
-			wantServed(t, deferred, fooKind)
-			ahead.SetLatency(latency)
-			behind.SetLatency(latency)
-			for range 3 {
-				wantAbsent(t, deferred, schema.GroupVersionKind{Group: "example.com", Version: "v9", Kind: "Absent"})
-				if n := len(ahead.TakeRequests()) + len(behind.TakeRequests()); n > 60 {
-					t.Errorf("latency %v: %d requests for one lookup", latency, n)
-				}
-				time.Sleep(10 * time.Second)
-			}
-		})
-	}
-}
-
-// A use during a reading is not answered from before a change that was known then. A transport
-// that panics or ends its goroutine is an outage, and no more.
-func TestCachedDiscoveryThroughOddTransports(t *testing.T) {
-	quietly(t)
+// A use during a reading is not answered from before a change that was known then.
+func TestCachedDiscoveryUseDuringAReading(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		v, panics, next := newView(t, server, server.Client().Transport), countPanics(t), server.Client().Transport
+		v := newView(t, server, server.Client().Transport)
 		v.divert(through(func(req *http.Request) (*http.Response, error) {
-			resp, err := next.RoundTrip(req)
+			resp, err := server.Client().Transport.RoundTrip(req)
 			time.Sleep(time.Second) // the answer is under way
 			return resp, err
 		}))
@@ -480,17 +368,29 @@ func TestCachedDiscoveryThroughOddTransports(t *testing.T) {
 		serve(server, newKind)
 		wantServed(t, v.mapper, newKind)
 		if names, err := v.served(t); !slices.Contains(names, "new.example.com/v1/news") {
-			t.Error(names, err)
+			t.Errorf("served %q, %v; want the kind that the mapper has found", names, err)
+		}
+	})
+}
+
+// A transport that panics or ends its goroutine is an outage, and no more.
+func TestCachedDiscoveryThroughOddTransports(t *testing.T) {
+	quietly(t)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		v, panics := newView(t, server, server.Client().Transport), countPanics(t)
+		before, err := v.served(t)
+		if err != nil {
+			t.Fatal(err)
 		}
 		for _, fail := range []func(){func() { panic("broken") }, runtime.Goexit} {
 			v.divert(through(func(*http.Request) (*http.Response, error) { fail(); return nil, nil }))
 			v.mapper.Reset()
-			if names, err := v.served(t); !slices.Contains(names, "new.example.com/v1/news") {
-				t.Error(names, err)
+			if names, err := v.served(t); !slices.Equal(names, before) {
+				t.Errorf("served %q, %v; want what was known: %q", names, err, before)
 			}
 		}
 		if v.Invalidate(); panics.Load() != 1 {
-			t.Errorf("%d panics were reported", panics.Load())
+			t.Errorf("%d panics were reported, want 1", panics.Load())
 		}
 		if _, err := v.served(t); err == nil {
 			t.Error("no error, although nothing was read")

@@ -6,12 +6,10 @@ package apiutil_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,35 +26,32 @@ import (
 )
 
 // A callback is metrics that call a function each time.
-type callback func(method string)
+type callback func()
 
-func (c callback) Request(string, int) { c("Request") }
+func (c callback) Request(string, int) { c() }
 
-func (c callback) Reload(string, time.Duration, error) { c("Reload") }
+func (c callback) Reload(string, time.Duration, error) { c() }
 
-func (c callback) Miss(string) { c("Miss") }
+func (c callback) Miss(string) { c() }
 
-func (c callback) Served(uint64, int, int, time.Time) { c("Served") }
+func (c callback) Served(uint64, int, int, time.Time) { c() }
 
 // A callback may ask the mapper anything. It may even make a lookup that misses, which
 // has to read the server.
 func TestCallbacksMayMiss(t *testing.T) {
-	absent := func(group string, versions ...string) func(context.Context, *apiutil.DynamicRESTMapper) error {
-		return func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
-			_, err := m.RESTMappingWithContext(ctx, schema.GroupKind{Group: group, Kind: "Absent"}, versions...)
+	for name, lookup := range map[string]func(ctx context.Context, m *apiutil.DynamicRESTMapper) error{
+		"a version": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
+			_, err := m.RESTMappingWithContext(ctx, lateKind.GroupKind(), "v1")
 			return err
-		}
-	}
-	for name, lookup := range map[string]func(context.Context, *apiutil.DynamicRESTMapper) error{
-		"the same version": absent(fooKind.Group, "v1"),
-		"the document":     absent("absent.example.com"),
+		},
 		"any group": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
 			_, err := m.KindForWithContext(ctx, schema.GroupVersionResource{Resource: "absents"})
 			return err
 		},
 		"after a Reset": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
 			m.Reset()
-			return absent(fooKind.Group, "v1")(ctx, m)
+			_, err := m.RESTMappingWithContext(ctx, newKind.GroupKind())
+			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,29 +61,29 @@ func TestCallbacksMayMiss(t *testing.T) {
 				var m *apiutil.DynamicRESTMapper
 				var asked atomic.Int32
 				var busy atomic.Bool
-				ask := callback(func(string) { // each lookup makes the next callback, until ctx ends
+				ask := func() { // each lookup makes the next callback, until ctx ends
 					if busy.Swap(true) {
 						return // its own lookups cause callbacks, too
 					}
 					defer busy.Store(false)
 					asked.Add(1)
 					if err := lookup(ctx, m); !meta.IsNoMatchError(err) && ctx.Err() == nil {
-						t.Errorf("a lookup in a callback: %v", err)
+						t.Errorf("a lookup in a callback: %v; want NoMatch", err)
 					}
-				})
+				}
 				m = newMapper(t, server, apiutil.DynamicRESTMapperOptions{
-					Metrics: ask, RefreshInterval: 2 * time.Second,
-					Logger: funcr.New(func(string, string) { ask("") }, funcr.Options{Verbosity: 10}),
+					Metrics: callback(ask), RefreshInterval: 2 * time.Second,
+					Logger: funcr.New(func(string, string) { ask() }, funcr.Options{Verbosity: 10}),
 				})
 				server.SetLatency(latency)
 				start := time.Now()
 				for range 5 {
 					if err := lookup(ctx, m); !meta.IsNoMatchError(err) {
-						t.Errorf("a lookup: %v", err)
+						t.Errorf("a lookup: %v; want NoMatch", err)
 					}
 				}
 				if took := time.Since(start); took > 10*time.Second {
-					t.Errorf("5 lookups took %v", took)
+					t.Errorf("5 lookups took %v; want a few requests of %v", took, latency)
 				}
 				stop := startMapper(t, m)
 				time.Sleep(10 * time.Second)
@@ -103,52 +98,22 @@ func TestCallbacksMayMiss(t *testing.T) {
 	}
 }
 
-// Reports that take longer than their reads do not pile up. Neither lookups nor the end
-// of Start wait for them.
-func TestNobodyWaitsForSlowReports(t *testing.T) {
-	const misses, pause = 3000, 20 * time.Millisecond // 50 a second for a minute
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		var reports atomic.Int32
-		slow := callback(func(method string) {
-			if method == "Reload" {
-				reports.Add(1)
-				time.Sleep(100 * time.Millisecond)
-			}
-		})
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: slow, RefreshInterval: 10 * time.Second})
-		readAll(t, m)
-		stop := startMapper(t, m)
-		before := goroutines()
-		absent := schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}
-		for range misses {
-			start := time.Now()
-			if _, err := m.RESTMapping(absent, "v1"); !meta.IsNoMatchError(err) || time.Since(start) > 0 {
-				t.Fatalf("a lookup took %v: %v", time.Since(start), err)
-			}
-			time.Sleep(pause)
-		}
-		if now := goroutines(); now > before+20 {
-			t.Errorf("%d goroutines, %d before", now, before)
-		}
-		cancelled := time.Now()
-		stop()
-		if took := time.Since(cancelled); took > time.Second {
-			t.Errorf("Start returned %v after its context ended", took)
-		}
-		time.Sleep(10 * time.Minute)
-		if n := reports.Load(); n < 100 {
-			t.Errorf("%d reports of %d reads", n, misses)
-		}
-	})
-}
+// noMiss are metrics whose Miss, which the lookup itself calls, does nothing.
+type noMiss struct{ callback }
 
-// Reports that wait for one that hangs do not hold what was known at each of them.
-func TestWaitingReportsHoldFewSnapshots(t *testing.T) {
+func (noMiss) Miss(string) {}
+
+// Nobody waits for a report that hangs: no lookup, and not the end of Start. Those that wait behind it
+// do not pile up, and do not hold what was known at each of them.
+func TestReportThatHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		const reads, kinds = 64, 4000
+		const reads, kinds, most = 64, 4000, 1024 // most is how many calls wait
+		calls := 0
 		server := newServer(fakeapi.Aggregated())
 		hang := make(chan struct{})
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: callback(func(string) { <-hang })})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: noMiss{func() { calls++; <-hang }}, RefreshInterval: time.Hour})
+		stop := startMapper(t, m)
+		start := time.Now()
 		heap := func(first, n int) (bytes uint64) {
 			for i := range n {
 				names := make([]string, kinds)
@@ -157,8 +122,9 @@ func TestWaitingReportsHoldFewSnapshots(t *testing.T) {
 				}
 				server.PutVersion(newKind.Group, fakeVersion("v1", names...))
 				if err := m.Refresh(context.Background()); err != nil {
-					t.Fatal(err)
+					t.Error(err)
 				}
+				wantAbsent(t, m, lateKind) // a miss
 			}
 			server.TakeRequests()
 			for range 3 { // what is shared goes with the second
@@ -168,13 +134,48 @@ func TestWaitingReportsHoldFewSnapshots(t *testing.T) {
 			runtime.ReadMemStats(&stats)
 			return stats.HeapAlloc
 		}
-		few := heap(0, reads/4)
+		few, before := heap(0, reads/4), goroutines()
 		if many := heap(reads/4, reads); many > few+few/2 {
-			t.Errorf("%d bytes after %d reads, %d after %d", few, reads/4, many, reads/4+reads)
+			t.Errorf("%d bytes after %d reads, %d after %d; want half as many more at most", few, reads/4, many, reads/4+reads)
+		}
+		if now := goroutines(); now > before {
+			t.Errorf("%d goroutines after %d reads, %d after %d more", before, reads/4, now, reads)
+		}
+		for range most {
+			wantAbsent(t, m, lateKind)
+		}
+		stop()
+		if took := time.Since(start); took > 0 {
+			t.Errorf("the reads, lookups and the end of Start took %v; want none to wait for the report", took)
 		}
 		close(hang)
-		runtime.KeepAlive(m)
+		synctest.Wait()
+		if calls > 3*most || calls < most {
+			t.Errorf("%d calls were made; want the latest %d reports, of one or two calls each, and the one that hung", calls, most)
+		}
 	})
+}
+
+// A callback that panics, or ends its goroutine as t.FailNow does, ends none of those behind it. A panic is
+// reported.
+func TestCallbackThatPanics(t *testing.T) {
+	for name, fail := range map[string]func(){"panic": func() { panic("broken") }, "Goexit": runtime.Goexit} {
+		panics := countPanics(t)
+		inBubble(t, func(t *testing.T) {
+			calls := 0
+			m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{Metrics: noMiss{func() { calls++; fail() }}})
+			for i := range 3 {
+				readAll(t, m)
+				synctest.Wait()
+				if want := 3 * (i + 1); calls != want {
+					t.Errorf("%s: %d calls after %d reads of the document; want %d: each time two requests, and a report that ends in its first call", name, calls, i+1, want)
+				}
+			}
+		})
+		if reported, want := panics.Load(), map[string]int32{"panic": 9}[name]; reported != want {
+			t.Errorf("%s: %d panics were reported; want %d", name, reported, want)
+		}
+	}
 }
 
 // brokenBody panics when it is read.
@@ -212,75 +213,28 @@ func TestTransportThatPanicsIsAnOutage(t *testing.T) {
 					return resp, err
 				}), apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, WatchAPIs: true})
 				defer startMapper(t, m)()
-				synctest.Wait()
 				wantServed(t, m, fooKind)
 				serve(server, newKind)
 
 				broken.Store(true)
 				m.Reset()
 				wantServed(t, m, fooKind)
-				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-				defer cancel()
-				_, err := m.RESTMappingWithContext(ctx, newKind.GroupKind(), newKind.Version)
-				if err == nil || meta.IsNoMatchError(err) || errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("while it is broken: %v", err)
+				start := time.Now()
+				if err := lookUp(m, newKind); err == nil || meta.IsNoMatchError(err) || time.Since(start) > 0 {
+					t.Errorf("a new kind while it is broken: %v after %v; want an error at once that is no NoMatch", err, time.Since(start))
 				}
 				time.Sleep(15 * time.Minute) // until the watches have ended, too
-				if m.Status().Watching {
-					t.Error("watching while it is broken")
-				}
-				if reported := panics.Swap(0); (reported > 0) != strings.HasPrefix(name, "panic") {
-					t.Errorf("%d panics were reported", reported)
+				if reported := panics.Swap(0); (reported > 0) != strings.HasPrefix(name, "panic") || m.Status().Watching {
+					t.Errorf("%d panics were reported, watching %v; want each panic, none where the goroutine ends, and no watch", reported, m.Status().Watching)
 				}
 
 				broken.Store(false)
 				wantServed(t, m, newKind, fooKind)
 				time.Sleep(5 * time.Minute)
 				if err := m.Healthz(nil); err != nil || !m.Status().Watching {
-					t.Errorf("after it: %v, watching %v", err, m.Status().Watching)
+					t.Errorf("5 minutes after it: %v, watching %v; want healthy, and watching", err, m.Status().Watching)
 				}
 			})
 		})
-	}
-}
-
-// Transports of tests and gateways return answers without a body, or no answer at all.
-// http.Client forgives that, and so does the mapper.
-func TestTransportWithoutBodiesIsForgiven(t *testing.T) {
-	panics := countPanics(t)
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		next := server.Client().Transport
-		var nothing atomic.Bool
-		m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
-			resp, err := next.RoundTrip(req)
-			switch {
-			case nothing.Load():
-				return nil, nil //nolint:nilnil // That is the fault.
-			case err == nil && resp.StatusCode != http.StatusOK:
-				resp.Body = nil
-			}
-			return resp, err
-		}), apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, WatchAPIs: true})
-		defer startMapper(t, m)()
-		readAll(t, m)
-		server.TakeRequests()
-		readAll(t, m)
-		if !slices.ContainsFunc(server.TakeRequests(), func(r fakeapi.Request) bool { return strings.Contains(r.String(), "/apis  304") }) {
-			t.Error("there was no 304")
-		}
-		if status := m.Status(); status.LastError != nil {
-			t.Errorf("after a 304 without a body: %v", status.LastError)
-		}
-		nothing.Store(true)
-		m.Reset()
-		wantServed(t, m, fooKind)
-		if err := m.Status().LastError; err == nil || !strings.Contains(err.Error(), "nil *Response") {
-			t.Errorf("without an answer: %v", err)
-		}
-		nothing.Store(false)
-	})
-	if n := panics.Load(); n > 0 {
-		t.Errorf("%d panics", n)
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // DebugHandler serves what the mapper knows: its status, which versions failed and why, and
 // what its log says since DebugHandler was first called, with or without a Logger: the latest
-// 50 reads, lookups that found nothing, and changes. It serves an HTML page. With ?format=json,
+// 50 reads, lookups that ended with NoMatch, and changes. It serves an HTML page. With ?format=json,
 // or if the request accepts application/json, it serves JSON, which also has all kinds. It
 // sends no request. It shows no credentials and no address of the server, but it does show
 // which APIs the server has. With controller-runtime's manager:

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package apiutil has a RESTMapper that stays fresh: it maps a kind to the resource
-// that serves it, as the API server serves it now.
+// that serves it, as the API server serves it now. The project's DESIGN.md says
+// what it promises, as rules F1 to F9.
 //
 // NewDynamicRESTMapper has the signature of controller-runtime's, and of
 // MapperProvider in the options of its manager and cluster. It sends no request
-// and starts no goroutine. These are the promises of the mapper:
+// and starts no goroutine.
 //
-//   - A lookup that the mapper can answer from what it knows costs no request, takes
-//     no lock, and waits for nobody.
-//   - A lookup that finds nothing in memory reads the part of the server that may have
-//     the answer. It returns "no match" only after that read, which began after the
-//     lookup did.
-//   - If the server can't be read, meta.IsNoMatchError is false for the error. Known
-//     kinds are still served.
-//   - After Reset every lookup is answered from a read that began after the reset.
+// A lookup that the mapper can answer from what it knows is a hit: it sends nothing and
+// waits for nobody. Any other is a miss, and reads the server. The error is NoMatch
+// (meta.IsNoMatchError) only if the server does not serve the kind. If that could not be
+// found out, as in an outage, it is another error.
 //
 // DynamicRESTMapperOptions lists the ways to stay fresh. RefreshInterval and WatchAPIs
 // work while Start runs, so add the mapper to the manager. If you keep something for a

@@ -5,7 +5,6 @@ package apiutil_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,17 +17,8 @@ import (
 var (
 	widget  = schema.GroupKind{Group: "example.com", Kind: "Widget"}
 	gadget  = schema.GroupKind{Group: "example.com", Kind: "Gadget"}
-	widgets = exampleGroup(true, "Widget")
+	widgets = fakeGroup("example.com", fakeVersion("v1", "Widget")) // as a CustomResourceDefinition makes it
 )
-
-// exampleGroup is a group that a CustomResourceDefinition for each kind makes.
-func exampleGroup(namespaced bool, kinds ...string) fakeapi.Group {
-	version := fakeapi.Version{Name: "v1"}
-	for _, kind := range kinds {
-		version.Resources = append(version.Resources, fakeapi.Resource{Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: namespaced})
-	}
-	return fakeapi.Group{Name: "example.com", Versions: []fakeapi.Version{version}}
-}
 
 // exampleMapper stands for apiutil.NewDynamicRESTMapperWithOptions with the rest.Config of a
 // cluster, for which the server stands.
@@ -53,9 +43,7 @@ func must[T any](result T, err error) T {
 //	}))
 func ExampleDynamicRESTMapper_RunWhileServed() {
 	server := fakeapi.New(fakeapi.Typical(1, 1, 1)...)
-	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{
-		RefreshInterval: 10 * time.Millisecond, // a minute outside of an example
-	})
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Millisecond}) // 10 minutes outside of an example
 	events := make(chan string)
 	runController := func(ctx context.Context) error {
 		events <- "the controller starts"
@@ -65,7 +53,7 @@ func ExampleDynamicRESTMapper_RunWhileServed() {
 	}
 
 	ctx, cancel := context.WithCancel(context.Background())
-	started, done := make(chan error, 1), make(chan error, 1)
+	started, done := make(chan error), make(chan error)
 	go func() { started <- mapper.Start(ctx) }()
 	go func() { done <- mapper.RunWhileServed(ctx, runController, widget.WithVersion("v1")) }()
 
@@ -95,17 +83,9 @@ func ExampleDynamicRESTMapper_RunWhileServed() {
 //
 //	err = mgr.Add(mgr.GetRESTMapper().(*apiutil.DynamicRESTMapper))
 func ExampleDynamicRESTMapperProvider() {
-	provider := apiutil.DynamicRESTMapperProvider(apiutil.DynamicRESTMapperOptions{
-		RefreshInterval: 10 * time.Minute,
-		NegativeTTL:     time.Second,
-	})
-
+	provider := apiutil.DynamicRESTMapperProvider(apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Minute})
 	server := fakeapi.New(widgets)
 	mapper := must(provider(server.Config(), server.Client()))
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() { _ = mapper.(*apiutil.DynamicRESTMapper).Start(ctx) }() // in the place of the manager
-
 	mapping := must(mapper.RESTMapping(widget))
 	fmt.Println(mapping.Resource, mapping.Scope.Name())
 
@@ -120,7 +100,7 @@ func ExampleNewDynamicRESTMapper() {
 	_, err := mapper.RESTMapping(gadget)
 	fmt.Println("no match:", meta.IsNoMatchError(err))
 
-	server.Put(exampleGroup(true, "Widget", "Gadget"))
+	server.Put(fakeGroup("example.com", fakeVersion("v1", "Widget", "Gadget")))
 	fmt.Println(must(mapper.RESTMapping(gadget)).GroupVersionKind)
 
 	// Output:
@@ -135,8 +115,8 @@ func ExampleDynamicRESTMapper_Reset() {
 	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
 	fmt.Println(must(mapper.RESTMapping(widget)).Scope.Name())
 
-	server.Put(exampleGroup(false, "Widget")) // the CRD was deleted, and came back cluster-scoped
-	meta.MaybeResetRESTMapper(mapper)         // or mapper.Reset()
+	server.Put(fakeGroup("example.com", fakeVersion("v1", "Widget:cluster"))) // the CRD was deleted, and came back cluster-scoped
+	meta.MaybeResetRESTMapper(mapper)                                         // or mapper.Reset()
 	fmt.Println(must(mapper.RESTMapping(widget)).Scope.Name())
 
 	// Output:
@@ -162,6 +142,7 @@ func ExampleDynamicRESTMapper_Subscribe() {
 	server := fakeapi.New(widgets)
 	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	changes := mapper.Subscribe(ctx)
 	show := func() {
 		for _, change := range <-changes {
@@ -170,10 +151,9 @@ func ExampleDynamicRESTMapper_Subscribe() {
 	}
 	show()
 
-	server.Put(exampleGroup(true, "Gadget"))
+	server.Put(fakeGroup("example.com", fakeVersion("v1", "Gadget")))
 	must(mapper.RESTMapping(gadget)) // with RefreshInterval or WatchAPIs nobody has to ask
 	show()
-	cancel()
 
 	// Output:
 	// Added Widget
@@ -216,7 +196,7 @@ func ExampleDynamicRESTMapper_IsServed() {
 
 // A kind of which only the name is known.
 func ExampleDynamicRESTMapper_Served() {
-	server := fakeapi.New(widgets, fakeapi.Group{Name: "example.org", Versions: exampleGroup(false, "Widget").Versions})
+	server := fakeapi.New(widgets, fakeGroup("example.org", fakeVersion("v1", "Widget:cluster")))
 	all, err := exampleMapper(server, apiutil.DynamicRESTMapperOptions{}).Served(context.Background(), "widget")
 	for _, kind := range all.Kinds {
 		fmt.Println(kind.Mapping.GroupVersionKind, kind.Mapping.Scope.Name())

@@ -5,6 +5,7 @@
 package apiutil_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,18 +35,21 @@ type fleetTest struct {
 	server *fakeapi.Server // of the mappers that new makes
 }
 
-func newFleetTest() *fleetTest {
-	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, MaxAge: -1})
-	return &fleetTest{fleet, newServer(fakeapi.Aggregated())}
+func newFleetTest() *fleetTest { return newWatchingFleetTest(false) }
+
+func newWatchingFleetTest(watching bool) *fleetTest {
+	opts := apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, MaxAge: -1, WatchAPIs: watching}
+	return &fleetTest{apiutil.NewFleet(opts), newServer(fakeapi.Aggregated())}
 }
 
 func (f *fleetTest) new(t *testing.T) *apiutil.DynamicRESTMapper {
-	return f.through(t, f.server.Client())
+	t.Helper()
+	return f.through(t, f.server.Client().Transport)
 }
 
-func (f *fleetTest) through(t *testing.T, client *http.Client) *apiutil.DynamicRESTMapper {
+func (f *fleetTest) through(t *testing.T, transport http.RoundTripper) *apiutil.DynamicRESTMapper {
 	t.Helper()
-	m, err := f.Provider("")(f.server.Config(), client)
+	m, err := f.Provider("")(f.server.Config(), &http.Client{Transport: transport})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,25 +84,6 @@ func (f *fleetTest) refreshes() int {
 	return n
 }
 
-// wantRunning fails the test unless n mappers refresh.
-func (f *fleetTest) wantRunning(t *testing.T, when string, n int) {
-	t.Helper()
-	if got := f.refreshes(); got/10 != n {
-		t.Errorf("%s: %d refreshes in ten minutes, want about %d", when, got, 10*n)
-	}
-}
-
-// wantMapper fails the test unless m is the mapper of the cluster; nil: there is none.
-func (f *fleetTest) wantMapper(t *testing.T, cluster string, m *apiutil.DynamicRESTMapper) {
-	t.Helper()
-	if got, err := f.For(cluster, nil, nil); got != m || (err == nil) != (m != nil) {
-		t.Errorf("For(%q) = %p, %v; want %p", cluster, got, err, m)
-	}
-	if _, ok := f.Status()[cluster]; ok != (m != nil) {
-		t.Errorf("Status has %q: %t", cluster, ok)
-	}
-}
-
 // forKey returns the mapper of a key, after a lookup of a served kind.
 func forKey(t *testing.T, f *apiutil.Fleet, key string, server *fakeapi.Server) *apiutil.DynamicRESTMapper {
 	t.Helper()
@@ -112,18 +98,17 @@ func forKey(t *testing.T, f *apiutil.Fleet, key string, server *fakeapi.Server) 
 // Many that are the first of a key at once share a mapper, and what it reads.
 func TestFleetForAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		f := newFleetTest()
-		f.server.SetLatency(time.Second) // so that all have asked before the first read ends
+		f, server := &apiutil.Fleet{MaxMappers: 10}, newServer(fakeapi.Aggregated()) // a literal works, too
+		server.SetLatency(time.Second)                                               // so that all have asked before the first read ends
 		found := make([]*apiutil.DynamicRESTMapper, 50)
-		allAtOnce(len(found), func(i int) { found[i] = forKey(t, f.Fleet, "a", f.server) })
-		if len(slices.Compact(found)) != 1 {
-			t.Error("two mappers for one key")
+		allAtOnce(len(found), func(i int) { found[i] = forKey(t, f, "a", server) })
+		if n := len(slices.Compact(found)); n != 1 {
+			t.Errorf("%d mappers for one key", n)
 		}
 		// Those that came while the first was reading may read once more.
-		if n := len(f.server.TakeRequests()); n > 4 {
-			t.Errorf("%d requests", n)
+		if requests := server.TakeRequests(); len(requests) > 4 {
+			t.Errorf("50 clients of one key: want the document, which takes two requests, read twice at most, and nothing else:\n%s", textOfLines(requests))
 		}
-		f.Remove("a")
 	})
 }
 
@@ -140,15 +125,7 @@ func TestFleetKeyOfAnotherConfig(t *testing.T) {
 				asked[req.Header.Get("Authorization")+" at "+name] = true
 				return server.Client().Transport.RoundTrip(req)
 			})
-			client, err := rest.HTTPClientFor(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := f.For("a", cfg, client)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return m
+			return must(f.For("a", cfg, must(rest.HTTPClientFor(cfg))))
 		}
 		wantAsked := func(want ...string) {
 			t.Helper()
@@ -173,84 +150,13 @@ func TestFleetKeyOfAnotherConfig(t *testing.T) {
 	})
 }
 
-// After a refresh that has failed, For resets a mapper once: what a lookup has read since counts.
-func TestFleetForAfterAFailedRefresh(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		f := &apiutil.Fleet{MaxMappers: 10} // a literal works, too
-		m := forKey(t, f, "a", server)
-		server.SetFault(fakeapi.All(), fakeapi.Status(http.StatusServiceUnavailable, 0))
-		time.Sleep(31 * time.Second)
-		wantServed(t, m, fooKind) // begins a refresh
-		synctest.Wait()
-		server.ClearFaults()
-		server.TakeRequests()
-		for range 500 {
-			forKey(t, f, "a", server)
-			time.Sleep(50 * time.Millisecond)
-		}
-		if n := len(server.TakeRequests()); n < 2 || n > 3 {
-			t.Errorf("%d requests for 500 reconciles", n)
-		}
-	})
-}
-
-// While a server hangs, the reconciles of an idle mapper wait for it together, and not each: once for the
-// document and once for the version, 3 seconds each.
-func TestFleetForBesideAHangingServer(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		f := &apiutil.Fleet{}
-		m := forKey(t, f, "a", server)
-		time.Sleep(5 * time.Minute)
-		server.SetFault(fakeapi.All(), fakeapi.Timeout())
-		server.TakeRequests()
-		start := time.Now()
-		for range 20 {
-			if forKey(t, f, "a", server) != m {
-				t.Fatal("another mapper")
-			}
-		}
-		if took := time.Since(start); took > 6*time.Second {
-			t.Errorf("20 reconciles took %v", took)
-		}
-		if n := len(server.TakeRequests()); n > 2 {
-			t.Errorf("%d requests", n)
-		}
-	})
-}
-
-// An error does not say which cluster it is of: all are reset, and the log names each.
-func TestFleetResetOnNoMatch(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		log, logger := newTestLog()
-		f, server := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{Logger: logger}), newServer(fakeapi.Aggregated())
-		for _, key := range []string{"a", "b"} {
-			forKey(t, f, key, server)
-		}
-		if f.ResetOnNoMatch(nil) || f.ResetOnNoMatch(context.Canceled) {
-			t.Error("reset for an error that says nothing of discovery")
-		}
-		if !f.ResetOnNoMatch(fmt.Errorf("reconcile: %w", &meta.NoKindMatchError{GroupKind: newKind.GroupKind()})) {
-			t.Error("not reset")
-		}
-		server.TakeRequests()
-		for _, key := range []string{"a", "b"} {
-			forKey(t, f, key, server)
-			wantRequests(t, server, "the lookup after the reset", "/api 304", "/apis 304")
-			wantLine(t, log.containing(`because discovery is stale" "cluster"="`+key+`"`), "the RESTMapper is reset")
-		}
-	})
-}
-
 func TestFleetEngageErrors(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFleetTest()
 		started := f.new(t)
 		defer startMapper(t, started)()
 		synctest.Wait()
-		provided, err := apiutil.NewDynamicRESTMapper(f.server.Config(), f.server.Client())
-		if err != nil {
-			t.Fatal(err)
-		}
+		provided := must(apiutil.NewDynamicRESTMapper(f.server.Config(), f.server.Client()))
 		gone, cancel := context.WithCancelCause(context.Background())
 		cancel(errors.New("the cluster is gone"))
 		m := f.new(t)
@@ -268,80 +174,14 @@ func TestFleetEngageErrors(t *testing.T) {
 				t.Errorf("%v; want %q", err, want)
 			}
 		}
-		f.wantMapper(t, "a", m)
+		if got, err := f.For("a", nil, nil); got != m || len(f.Status()) != 1 {
+			t.Errorf("cluster a has %p, %v, of %d; want %p, which has joined before, alone", got, err, len(f.Status()), m)
+		}
 		if err := m.Start(context.Background()); err == nil {
 			t.Error("Start is not told that the fleet has started the mapper")
 		}
-	})
-}
-
-// A stubborn transport does not give up with the context.
-type stubborn struct {
-	release chan struct{}
-	next    http.RoundTripper
-	lists   atomic.Int64 // of CRDs, that were sent
-}
-
-func (s *stubborn) RoundTrip(req *http.Request) (*http.Response, error) {
-	if strings.HasSuffix(req.URL.Path, "/customresourcedefinitions") {
-		s.lists.Add(1)
-	}
-	<-s.release
-	return s.next.RoundTrip(req)
-}
-
-// A mapper that hangs when it should stop does not refresh twice at a time when it is engaged
-// again, and holds up no other, not even one that comes under its name.
-func TestFleetMapperHangsAtStop(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, MaxAge: -1, WatchAPIs: true})
-		f := &fleetTest{fleet, newServer(fakeapi.Aggregated())}
-		hanging := &stubborn{release: make(chan struct{}), next: f.server.Client().Transport}
-		m := f.through(t, &http.Client{Transport: hanging})
-		begun := time.Now()
-		for range 100 {
-			f.join(t, "a", m)()
-			f.wantMapper(t, "a", nil)
-		}
-		if n := hanging.lists.Load(); n != 1 {
-			t.Errorf("%d watchers of CRDs at a time", n)
-		}
-		next := f.new(t)
-		leaveNext := f.join(t, "a", next)
-		if took := time.Since(begun); took > 0 {
-			t.Errorf("the next cluster has waited %v", took)
-		}
-		f.wantMapper(t, "a", next)
-		f.wantRunning(t, "beside the one that hangs", 1)
-		leaveNext()
-		leave := f.join(t, "a", m)
-		close(hanging.release)
-		synctest.Wait()
-		f.wantRunning(t, "released", 1)
-		leave()
-		f.wantRunning(t, "gone", 0)
-	})
-}
-
-// Start returns when all that the fleet has started has ended or was given up, and not before.
-func TestFleetStartWaits(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
-		f := &fleetTest{fleet, newServer(fakeapi.Aggregated())}
-		hanging := &stubborn{release: make(chan struct{}), next: f.server.Client().Transport}
-		defer close(hanging.release)
-		f.join(t, "a", f.through(t, &http.Client{Transport: hanging}))
-		f.join(t, "gone", f.through(t, &http.Client{Transport: hanging}))()
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		begun := time.Now()
-		err := f.Start(ctx)
-		if took := time.Since(begun); err != nil || took < 400*time.Millisecond || took > 1400*time.Millisecond {
-			t.Errorf("Start returned %v after %v; requests that cannot be cancelled have a second", err, took)
-		}
-		f.wantMapper(t, "a", nil)
 		if f.NeedLeaderElection() {
-			t.Error("Start would wait for leader election")
+			t.Error("the fleet's Start would wait for leader election")
 		}
 	})
 }
@@ -359,7 +199,7 @@ func TestFleetHealth(t *testing.T) {
 		}
 		for down := range servers {
 			if err := f.Healthz(nil); err != nil {
-				t.Errorf("%d of %d are down: %v", down, len(servers), err)
+				t.Errorf("%d of %d are down: %v; want no error until all are", down, len(servers), err)
 			}
 			servers[down].SetFault(fakeapi.All(), fakeapi.Status(http.StatusServiceUnavailable, 0))
 			time.Sleep(10 * time.Minute)
@@ -370,34 +210,17 @@ func TestFleetHealth(t *testing.T) {
 				}
 			}
 		}
-		err := f.Healthz(nil)
+		text := fmt.Sprint(f.Healthz(nil))
 		for _, want := range []string{`cluster "cluster-0": API discovery has failed since`, `"cluster-3"`, "503"} {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("no %q in: %v", want, err)
+			if !strings.Contains(text, want) {
+				t.Errorf("all are down: no %q in: %s", want, text)
 			}
 		}
 		servers[2].ClearFaults()
 		time.Sleep(10 * time.Minute)
 		if err := f.Healthz(nil); err != nil || newFleetTest().Healthz(nil) != nil {
-			t.Errorf("one has recovered, or there is none: %v", err)
+			t.Errorf("%v; want no error: one has recovered, and another fleet has none", err)
 		}
-	})
-}
-
-// Log lines of a mapper name its cluster, and not one that it was for and that has gone.
-func TestFleetLog(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		log, logger := newTestLog()
-		fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, WatchAPIs: true, Logger: logger})
-		f := &fleetTest{fleet, newServer(fakeapi.Aggregated())}
-		m := f.new(t)
-		defer f.join(t, "a", m)()
-		wantLine(t, log.containing("customresourcedefinitions"), "cannot watch for API changes", `"cluster"="a"`)
-		f.join(t, "b", m)()
-		f.server.SetFault(fakeapi.All(), fakeapi.Refused())
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
-		wantLine(t, log.containing("API discovery fails"), `"cluster"="a"`)
 	})
 }
 
@@ -408,76 +231,62 @@ func TestFleetLog(t *testing.T) {
 func TestFleetChurn(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const clusters, rounds = 300, 10
-	server := newServer(fakeapi.Aggregated())
-	watched := newWatchServer(server)
-	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, WatchAPIs: true})
-	fleet.MaxMappers = 50
+	f := newWatchingFleetTest(true)
+	f.MaxMappers = 50
+	watched := newWatchServer(f.server)
 	var made, freed atomic.Int64
 	mapperOf := func(key string) *apiutil.DynamicRESTMapper {
 		transport := &transportOf{watched}
-		m, err := fleet.For(key, server.Config(), &http.Client{Transport: transport})
-		if err != nil {
-			t.Error(err)
-		}
 		made.Add(1)
 		runtime.SetFinalizer(transport, func(*transportOf) { freed.Add(1) })
-		return m
+		return must(f.For(key, f.server.Config(), &http.Client{Transport: transport}))
 	}
 	engage := func(cluster string) context.CancelFunc {
 		ctx, cancel := context.WithCancel(context.Background())
-		if err := fleet.Engage(ctx, cluster, mapperOf("")); err != nil {
+		if err := f.Engage(ctx, cluster, mapperOf("")); err != nil {
 			t.Error(err)
 		}
 		return cancel
 	}
-	var all sync.WaitGroup
-	for i := range clusters {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			cluster := fmt.Sprintf("cluster-%d", i)
-			for round := range rounds {
-				leave := engage(cluster)
-				if i%3 == 0 {
-					engage(cluster) // replaces the one before, which leaves later
-					defer leave()
-					leave = engage(cluster)
+	allAtOnce(clusters+1, func(i int) {
+		cluster := fmt.Sprintf("cluster-%d", i)
+		for round := range rounds {
+			if i == clusters { // meanwhile somebody looks
+				f.Status()
+				if err := f.Healthz(nil); err != nil {
+					t.Error(err)
 				}
-				if i%3 == 1 {
-					m, err := fleet.For(cluster, nil, nil)
-					if err != nil {
-						t.Errorf("%s is not engaged: %v", cluster, err)
-					} else if err := lookUp(m, fooKind); err != nil {
-						t.Errorf("%s in round %d: %v", cluster, round, err)
-					}
-				}
-				leave()
+				continue
 			}
-		}()
-	}
-	for range 20 { // meanwhile somebody looks
-		fleet.Status()
-		if err := fleet.Healthz(nil); err != nil {
-			t.Error(err)
+			leave := engage(cluster)
+			if i%3 == 0 {
+				engage(cluster) // replaces the one before, which leaves later
+				defer leave()
+				leave = engage(cluster)
+			}
+			if i%3 == 1 {
+				if m, err := f.For(cluster, nil, nil); err != nil || lookUp(m, fooKind) != nil {
+					t.Errorf("%s in round %d: %v; want it engaged, and its mapper to find a kind", cluster, round, err)
+				}
+			}
+			leave()
 		}
-	}
-	all.Wait()
-	wantSoon(t, "no cluster is engaged", func() bool { return len(fleet.Status()) == 0 })
-	defer func() { t.Logf("%d mappers made, %d freed", made.Load(), freed.Load()) }()
+	})
+	wantSoon(t, "no cluster is engaged", func() bool { return len(f.Status()) == 0 })
 	wantFreed := func(kept int64) {
 		t.Helper()
-		wantSoon(t, "every mapper that is gone is freed", func() bool {
+		wantSoon(t, fmt.Sprintf("of %d mappers that were made all are freed but %d", made.Load(), kept), func() bool {
 			runtime.GC()
 			return freed.Load() == made.Load()-kept
 		})
 	}
 	wantFreed(0)
-	for i := range 10 * fleet.MaxMappers {
+	for i := range 10 * f.MaxMappers {
 		wantServed(t, mapperOf(fmt.Sprint("identity-", i)), fooKind)
 	}
-	wantFreed(int64(fleet.MaxMappers))
-	for key := range fleet.Status() {
-		fleet.Remove(key)
+	wantFreed(int64(f.MaxMappers))
+	for key := range f.Status() {
+		f.Remove(key)
 	}
 	wantFreed(0)
 	for resource, list := range watched.lists {
@@ -491,9 +300,105 @@ type transportOf struct{ http.RoundTripper }
 
 func wantSoon(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not so after 30 s: %s", what)
+			t.Fatalf("not so after a minute: %s", what)
 		}
 	}
+}
+
+// A fleetStage is a fleet in a story, with its mappers and engagements by name.
+type fleetStage struct {
+	*fleetTest
+	mappers map[string]*apiutil.DynamicRESTMapper
+	leave   map[string]func()
+	stop    func() error
+
+	mu      sync.Mutex
+	unheard []string // what has been sent through a transport that is deaf, until hear is called
+	hear    context.CancelFunc
+	heard   context.Context
+}
+
+// deaf is a transport that does not give up with the context of a request.
+func (f *fleetStage) deaf(req *http.Request) (*http.Response, error) {
+	f.mu.Lock()
+	f.unheard = append(f.unheard, req.URL.Path)
+	f.mu.Unlock()
+	<-f.heard.Done()
+	return f.server.Client().Transport.RoundTrip(req)
+}
+
+// inFleet does the commands about fleets. The key "" is written as "-".
+func (s *storyStage) inFleet(command string, args []string) (told string, err error) {
+	f, key := s.fleet, ""
+	if len(args) > 0 {
+		key = strings.Trim(args[0], "-")
+	}
+	switch command {
+	case "fleet":
+		s.fleet = &fleetStage{
+			fleetTest: &fleetTest{apiutil.NewFleet(s.options), s.server}, mappers: map[string]*apiutil.DynamicRESTMapper{}, leave: map[string]func(){},
+		}
+		s.fleet.heard, s.fleet.hear = context.WithCancel(context.Background())
+		for _, arg := range args {
+			switch name, value, _ := strings.Cut(arg, "="); name {
+			case "IdleTimeout":
+				s.fleet.IdleTimeout, err = time.ParseDuration(value)
+			case "MaxMappers":
+				s.fleet.MaxMappers, err = strconv.Atoi(value)
+			}
+		}
+	case "for":
+		m := forKey(s.t, f.Fleet, key, f.server)
+		known := m == f.mappers[key]
+		f.mappers[key] = m
+		return map[bool]string{true: "known", false: "new"}[known], nil
+	case "use-of":
+		_, err = f.mappers[key].RESTMapping(fooKind.GroupKind(), fooKind.Version)
+	case "engage":
+		m := f.mappers[args[2]]
+		if m == nil && args[2] == "deaf" {
+			m = f.through(s.t, through(f.deaf))
+		} else if m == nil {
+			m = f.new(s.t)
+		}
+		f.mappers[args[2]] = m
+		ctx, cancel := context.WithCancel(context.Background())
+		f.leave[args[0]] = cancel
+		if f.Engage(ctx, strings.Trim(args[1], "-"), m) != nil {
+			return "failed", nil
+		}
+	case "leave":
+		f.leave[args[0]]()
+	case "expel":
+		f.Remove(key)
+	case "mapper":
+		m, _ := f.For(key, nil, nil)
+		for name, known := range f.mappers {
+			if known == m {
+				return name, nil
+			}
+		}
+	case "keys", "running":
+		told = strings.Join(slices.Sorted(maps.Keys(f.Status())), ", ")
+		if told = cmp.Or(told, map[bool]string{true: "none", false: "-"}[len(f.Status()) == 0]); command == "running" {
+			told += fmt.Sprintf("; %d running", f.refreshes()/10)
+		}
+	case "start-fleet":
+		ctx, cancel := context.WithCancel(context.Background())
+		returned := make(chan error)
+		go func() { returned <- f.Start(ctx) }()
+		f.stop = func() error { cancel(); return <-returned }
+	case "stop-fleet":
+		err = f.stop()
+	case "unheard":
+		told = strings.Join(slices.Sorted(slices.Values(f.unheard)), "; ")
+	case "hear":
+		f.hear()
+	case "fleet-reset-on-no-match":
+		told = map[bool]string{true: "reset", false: "not reset"}[f.ResetOnNoMatch(s.err)]
+	}
+	synctest.Wait()
+	return told, err
 }

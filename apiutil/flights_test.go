@@ -26,39 +26,43 @@ import (
 // mostGroups is how many groups one lookup reads at a time.
 const mostGroups = 8
 
-// overlaps fails the test if two requests for one path are under way at once: one read of
-// the server is one flight.
-type overlaps struct {
+// A requestLog notes when requests begin. It fails the test if two for one path are under way at
+// once: one read of the server is one flight.
+type requestLog struct {
 	next http.RoundTripper
 	t    *testing.T
 
 	mu       sync.Mutex
-	underway map[string]int // by path; "" for all
-	most     int            // requests that were under way at once
+	underway map[string]bool // by path
+	began    time.Time       // the latest ones
+	rounds   [][]string      // the paths of those that begin at the same time
 }
 
-func (o *overlaps) RoundTrip(req *http.Request) (*http.Response, error) {
-	o.count(req.URL.Path, 1)
-	defer o.count(req.URL.Path, -1)
-	return o.next.RoundTrip(req)
-}
-
-func (o *overlaps) count(path string, n int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.underway[path] += n
-	o.underway[""] += n
-	if o.underway[path] > 1 {
-		o.t.Errorf("two requests at once for %s", path)
+func (l *requestLog) RoundTrip(req *http.Request) (*http.Response, error) {
+	path := req.URL.Path
+	l.mu.Lock()
+	if l.underway[path] {
+		l.t.Errorf("a request for %s begins while another one is under way", path)
 	}
-	o.most = max(o.most, o.underway[""])
+	l.underway[path] = true
+	if now := time.Now(); now != l.began {
+		l.began, l.rounds = now, append(l.rounds, nil)
+	}
+	l.rounds[len(l.rounds)-1] = append(l.rounds[len(l.rounds)-1], path)
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.underway[path] = false
+	}()
+	return l.next.RoundTrip(req)
 }
 
-// newWatchedMapper makes a mapper whose requests for one path must not overlap.
-func newWatchedMapper(t *testing.T, server *fakeapi.Server) (*apiutil.DynamicRESTMapper, *overlaps) {
+// newLoggedMapper makes a mapper whose requests are noted.
+func newLoggedMapper(t *testing.T, server *fakeapi.Server) (*apiutil.DynamicRESTMapper, *requestLog) {
 	t.Helper()
-	watched := &overlaps{next: server.Client().Transport, t: t, underway: map[string]int{}}
-	return newMapperThrough(t, server, watched, apiutil.DynamicRESTMapperOptions{}), watched
+	log := &requestLog{next: server.Client().Transport, t: t, underway: map[string]bool{}}
+	return newMapperThrough(t, server, log, apiutil.DynamicRESTMapperOptions{}), log
 }
 
 var typical = schema.GroupVersionKind{Group: "g0001.example.com", Version: "v1", Kind: "Kind0001A"}
@@ -70,98 +74,108 @@ func typicalAs(kind string) schema.GroupVersionKind {
 	return typical.GroupVersion().WithKind(kind)
 }
 
-func TestHitsDoNotWait(t *testing.T) {
-	eachWarmMapper(t, 1, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		var misses sync.WaitGroup
-		for range 10 {
-			misses.Go(func() { _ = miss(m, typical.Group) })
-		}
-		synctest.Wait() // until they have nothing to do but wait for the server
-		took := allAtOnce(100, func(int) {
-			for _, form := range lookupForms(typical) {
-				form.wantAnswer(t, m, "during a slow discovery")
-			}
-		})
-		if took != 0 {
-			t.Errorf("hits took %v", took)
-		}
-		if requests := server.TakeRequests(); len(requests) > 2 {
-			t.Errorf("%d requests, not only those under way: %v", len(requests), requests)
-		}
-		misses.Wait()
-	})
-}
-
 // The requests of one lookup that names a group follow each other. Those of one that
 // searches all groups go side by side if each group has to be read.
 func TestRequestsOfOneLookup(t *testing.T) {
 	eachWarmMapper(t, 1, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
-		m, watched := newWatchedMapper(t, server)
-		for _, reset := range []func(){func() {}, m.Reset, func() { m.ResetGroup(typical.Group) }} {
+		m, log := newLoggedMapper(t, server)
+		for when, reset := range map[string]func(){
+			"at first": func() {}, "after Reset": m.Reset, "after ResetGroup": func() { m.ResetGroup(typical.Group) },
+		} {
 			for _, form := range lookupForms(typicalAs("Absent")) {
 				reset()
-				server.TakeRequests()
-				watched.most = 0
-				start := time.Now()
-				if _, err := form.ask(context.Background(), m); !meta.IsNoMatchError(err) && form.name != "ResourceSingularizer" {
-					t.Errorf("%s: %v", form.name, err)
-				}
-				requests, took, most := len(server.TakeRequests()), time.Since(start), 1
+				log.rounds = nil
+				_, _ = form.ask(context.Background(), m)
+				most, why := 1, "they follow each other"
 				if form.group == "" && modeOf(t) == "legacy" {
-					most = mostGroups
+					most, why = mostGroups, "without the aggregated document all groups are read, 8 at a time"
 				}
-				rounds := 2 + (requests-2+most-1)/most // of the document, and of the versions
-				if watched.most != most || most > 1 && took != time.Duration(rounds)*latency {
-					t.Errorf("%s: %d requests took %v, %d at once; want %d at once", form.name, requests, took, watched.most, most)
+				for i, round := range log.rounds {
+					if n := len(round); n > most || n < most && 2 <= i && i < len(log.rounds)-1 { // after the document
+						t.Errorf("%s %s: %d requests begin at once, want %d: %s. All, by when they begin:\n%s",
+							form.name, when, n, most, why, textOfLines(log.rounds))
+						break
+					}
 				}
 			}
 		}
 	})
 }
 
-// Lookups at once share their reads, and those in different groups do not wait for each other.
+func textOfLines[T any](list []T) (text string) {
+	for _, item := range list {
+		text += fmt.Sprintln("   ", item)
+	}
+	return text
+}
+
+// Lookups at once share their reads, and those in different groups do not wait for each other. A
+// read that was under way when a lookup began is too old for it. It waits for that, and shares the
+// next one with all others: each path that a lookup alone asks for is asked for twice at most, and
+// it takes twice as long at most.
 func TestLookupsAtOnce(t *testing.T) {
-	type bounds struct{ aggregated, legacy int } // of the requests
 	number := func(i int) string { return fmt.Sprintf("Absent%d", i) }
 	absent := func(m *apiutil.DynamicRESTMapper, group, kind string, versions ...string) error {
 		_, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: kind}, versions...)
 		return err
 	}
 	for name, test := range map[string]struct {
-		n         int
-		lookup    func(m *apiutil.DynamicRESTMapper, i int) error
-		latencies float64 // that all may take
-		requests  bounds
+		n      int
+		lookup func(m *apiutil.DynamicRESTMapper, i int) error
 	}{
-		"the first of a program":       {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return lookUp(m, typical) }, 6, bounds{6, 6}},
-		"one kind, one version":        {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return miss(m, typical.Group, "v1") }, 3, bounds{3, 3}},
-		"200 kinds, one version":       {200, func(m *apiutil.DynamicRESTMapper, i int) error { return absent(m, typical.Group, number(i), "v1") }, 3, bounds{3, 3}},
-		"one kind, any version":        {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return miss(m, typical.Group) }, 5, bounds{8, 4}},
-		"200 kinds, any version":       {200, func(m *apiutil.DynamicRESTMapper, i int) error { return absent(m, typical.Group, number(i)) }, 5, bounds{8, 4}},
-		"200 lookups, any group":       {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return missByResource(m, "") }, 12, bounds{4, 2 * 23}},
-		"10 absent groups, a version":  {10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, number(i)+".example.com", "v1") }, 2.5, bounds{10, 10}},
-		"10 absent groups, no version": {10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, number(i)+".example.com") }, 5, bounds{40, 40}},
-		"10 known groups, a version":   {10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, typicalGroup(i+1), "v1") }, 2.5, bounds{10, 10}},
+		"lookups that are the first of a program": {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return lookUp(m, typical) }},
+		"lookups of one kind and one version":     {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return miss(m, typical.Group, "v1") }},
+		"lookups of other kinds in one version":   {200, func(m *apiutil.DynamicRESTMapper, i int) error { return absent(m, typical.Group, number(i), "v1") }},
+		"lookups of one kind in any version":      {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return miss(m, typical.Group) }},
+		"lookups of other kinds in any version":   {200, func(m *apiutil.DynamicRESTMapper, i int) error { return absent(m, typical.Group, number(i)) }},
+		"lookups in any group":                    {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return missByResource(m, "") }},
+		"lookups in absent groups, of a version":  {10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, number(i)+".example.com", "v1") }},
+		"lookups in absent groups, of any":        {10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, number(i)+".example.com") }},
+		"lookups in known groups, of a version":   {10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, typicalGroup(i+1), "v1") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachWarmMapper(t, 1, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-				first := name == "the first of a program"
+				first := strings.Contains(name, "first")
+				one, _ := newLoggedMapper(t, server)
 				if first {
-					m, _ = newWatchedMapper(t, server) // which knows nothing yet
+					m, _ = newLoggedMapper(t, server) // knows nothing yet, as the other one
+				} else {
+					readAll(t, one)
 				}
-				took := allAtOnce(test.n, func(i int) {
+				alone, took := map[string]int{}, time.Duration(0)
+				for i := range test.n {
+					server.TakeRequests()
+					took = max(took, allAtOnce(1, func(int) { _ = test.lookup(one, i) }))
+					for path, n := range requestsByPath(server) {
+						alone[path] = max(alone[path], n)
+					}
+				}
+				together := allAtOnce(test.n, func(i int) {
 					if err := test.lookup(m, i); meta.IsNoMatchError(err) == first || first && err != nil {
 						t.Error(err)
 					}
 				})
-				most := map[string]int{"aggregated": test.requests.aggregated, "legacy": test.requests.legacy}[modeOf(t)]
-				requests := server.TakeRequests()
-				if len(requests) > most || took > time.Duration(test.latencies*float64(latency)) {
-					t.Errorf("%d requests in %v, want at most %d in %v latencies: %v", len(requests), took, most, test.latencies, requests)
+				for path, n := range requestsByPath(server) {
+					if n > 2*alone[path] {
+						t.Errorf("%d %s ask %d times for %s, want %d at most: one of them alone asks %d times",
+							test.n, name, n, path, 2*alone[path], alone[path])
+					}
+				}
+				if together > 2*took {
+					t.Errorf("%d %s take %v, want %v at most: one of them alone takes %v, if a request takes %v",
+						test.n, name, together, 2*took, took, latency)
 				}
 			})
 		})
 	}
+}
+
+func requestsByPath(server *fakeapi.Server) map[string]int {
+	counts := map[string]int{}
+	for _, r := range server.TakeRequests() {
+		counts[r.Path]++
+	}
+	return counts
 }
 
 // What a lookup in many groups holds while it reads them grows with their number, and not
@@ -194,64 +208,11 @@ func TestLookupInManyGroupsHoldsLittle(t *testing.T) {
 	})
 }
 
-// hangingGroups are custom groups that do not answer.
-var hangingGroups = []string{typicalGroup(10), typicalGroup(11), typicalGroup(12)}
-
-// F9: a miss in one group does not wait for others that hang, however often they
-// are asked for. Nor does the first lookup of a known kind after a Reset.
-func TestNobodyWaitsForHangingGroups(t *testing.T) {
-	askings := [][]string{nil, {"v1"}, {"v1", "v2", "v3"}} // the versions that are named
-	lookups := map[string]func(m *apiutil.DynamicRESTMapper) error{}
-	for _, versions := range askings {
-		for where, group := range map[string]string{"known": typical.Group, "absent": "nowhere.example.com", "core": ""} {
-			lookups[fmt.Sprintf("miss of %q in %s", versions, where)] = func(m *apiutil.DynamicRESTMapper) error { return miss(m, group, versions...) }
-		}
-	}
-	for _, gvk := range []schema.GroupVersionKind{{Version: "v1", Kind: "Pod"}, {Group: typical.Group, Version: "v3", Kind: typical.Kind}} {
-		lookups[gvk.Kind+" after a Reset"] = func(m *apiutil.DynamicRESTMapper) error { m.Reset(); return lookUp(m, gvk) }
-	}
-	timed := func(t *testing.T, m *apiutil.DynamicRESTMapper, what string) time.Duration {
-		start := time.Now()
-		if err := lookups[what](m); err != nil && !meta.IsNoMatchError(err) {
-			t.Error(err)
-		}
-		return time.Since(start)
-	}
-	for _, asked := range askings {
-		for what := range lookups {
-			t.Run(fmt.Sprintf("%q/%s", asked, what), func(t *testing.T) {
-				eachWarmMapper(t, 3, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-					undisturbed := timed(t, m, what)
-					server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
-					ctx, cancel := context.WithCancel(context.Background())
-					var others sync.WaitGroup
-					for n := range 9 {
-						others.Go(func() {
-							for ctx.Err() == nil {
-								_, _ = m.RESTMappingWithContext(ctx, schema.GroupKind{Group: hangingGroups[n%3], Kind: fmt.Sprint("Absent", n)}, asked...)
-							}
-						})
-					}
-					time.Sleep(5 * time.Second) // until they do nothing but hang
-					for n := range 3 {
-						if took := timed(t, m, what); took > undisturbed*3/2 {
-							t.Errorf("try %d took %v, and %v undisturbed", n, took, undisturbed)
-						}
-						time.Sleep(13 * time.Second)
-					}
-					cancel()
-					others.Wait()
-				})
-			})
-		}
-	}
-}
-
 // What is called with a context returns when that ends, with its cause and without NoMatch,
 // whatever the cause is.
 // The reads go on, and their results stay. A thousand calls leave nothing behind.
 func TestCallsEndWithTheirContext(t *testing.T) {
-	hanging := schema.GroupVersionKind{Group: hangingGroups[0], Version: "v1", Kind: "Absent"}
+	hanging := schema.GroupVersionKind{Group: typicalGroup(10), Version: "v1", Kind: "Absent"}
 	known := schema.GroupVersionKind{Group: hanging.Group, Version: "v1", Kind: "Known"}
 	lookup := func(versions ...string) func(context.Context, *apiutil.DynamicRESTMapper) error {
 		return func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
@@ -268,6 +229,10 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		},
 		"Refresh of a group": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
 			return m.Refresh(ctx, typical.Group, hanging.Group)
+		},
+		"IsServed": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
+			_, err := m.IsServed(ctx, hanging)
+			return err
 		},
 		"WaitForKinds": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
 			return m.WaitForKinds(ctx, typical, hanging)
@@ -288,8 +253,8 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 					cancel()
 					continue // nobody with an old answer waits for what is unanswered (R7)
 				}
-				if took != latency/2 || !strings.Contains(err.Error(), reason.Error()) || meta.IsNoMatchError(err) {
-					t.Fatalf("%s returned after %v: %v", name, took, err)
+				if took != latency/2 || !strings.Contains(fmt.Sprint(err), reason.Error()) || meta.IsNoMatchError(err) {
+					t.Fatalf("%s returned %v after %v; want the cause %q, which is no NoMatch of it, after %v", name, err, took, reason, latency/2)
 				}
 				cancel()
 			}
@@ -313,6 +278,3 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		wantRequests(t, server, "after the read of a lookup that has left")
 	})
 }
-
-// mostPatient is for how long a lookup of something known waits for what hangs.
-const mostPatient = 3 * time.Second

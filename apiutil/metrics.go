@@ -23,12 +23,12 @@ import (
 // them is lost. If it has a method Followed(who string), that is called when a "client" or a
 // "cache" that follows the mapper has followed a kind to another path.
 type DynamicRESTMapperMetrics interface {
-	// Request is called after each request. path is the class of its path: "bulk",
-	// "group" or "version". code is the HTTP status of the answer, 0 if there was none.
+	// Request is called after each request. path is the class of its path: "document",
+	// "list" or "version". code is the HTTP status of the answer, 0 if there was none.
 	Request(path string, code int)
 
 	// Reload is called after each read, which may take several requests. reason is the part
-	// of the server that was read: "document", "group" or "version". err is nil if the read
+	// of the server that was read: "document", "list" or "version". err is nil if the read
 	// succeeded.
 	Reload(reason string, duration time.Duration, err error)
 
@@ -55,14 +55,14 @@ func (m *DynamicRESTMapper) requested(of string, code int) {
 	}
 }
 
-// pathClass returns "bulk" for /api and /apis, "group" for /apis/<group>, and "version"
+// pathClass returns "document" for /api and /apis, "list" for /apis/<group>, and "version"
 // for the path of a version. The server's address may put a prefix before them.
 func pathClass(of string) string {
 	switch parent, last := path.Base(path.Dir(of)), path.Base(of); {
 	case last == "api" || last == "apis":
-		return "bulk"
+		return "document"
 	case parent == "apis":
-		return "group"
+		return "list"
 	default:
 		return "version"
 	}
@@ -140,7 +140,7 @@ func (m *DynamicRESTMapper) tell(level int, msg string, keysAndValues ...any) {
 	m.remember(msg, keysAndValues)
 }
 
-// levelReads is the level of the lines about each read and each lookup that found nothing:
+// levelReads is the level of the lines about each read and each lookup that ended with NoMatch:
 // debugging, in the words of klog. Programs that kubebuilder made show level 1.
 const levelReads = 4
 

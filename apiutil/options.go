@@ -34,7 +34,7 @@ type DynamicRESTMapperOptions struct {
 	// idle program sends no request. Negative means never. Defaults to 30 seconds.
 	MaxAge time.Duration
 
-	// NegativeTTL is how long the mapper remembers that a lookup found nothing: the same
+	// NegativeTTL is how long the mapper remembers that a lookup ended with NoMatch: the same
 	// lookup returns the same error without a request, unless the mapper was reset or has
 	// noticed a change in the meantime. So a kind that comes may be found that much later. The
 	// mapper remembers the last 4,096 lookups. Defaults to 0: every miss is rechecked.
@@ -55,13 +55,12 @@ type DynamicRESTMapperOptions struct {
 
 	// Logger gets one line when the served API changes, when reads of the server begin to
 	// fail, and when they work again. At level 4 it gets a line for each read, and for each
-	// lookup that finds nothing. Defaults to no logging, and in a controller-runtime tree with
-	// this mapper inside to ctrl.Log.WithName("restmapper").
+	// lookup that ends with NoMatch. Defaults to no logging, and in the fork of
+	// controller-runtime to ctrl.Log.WithName("restmapper").
 	Logger logr.Logger
 
-	// Metrics counts requests, reads and misses. Defaults to nil: no metrics. In a
-	// controller-runtime tree with this mapper inside it defaults to controller-runtime's
-	// registry.
+	// Metrics counts requests, reads and misses. Defaults to nil: no metrics. In the fork of
+	// controller-runtime it defaults to controller-runtime's registry.
 	Metrics DynamicRESTMapperMetrics
 }
 

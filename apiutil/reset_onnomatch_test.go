@@ -42,79 +42,71 @@ func (withContextMapper) ResetWithContext(ctx context.Context) {
 	_ = ctx.Err() // which must not be nil
 }
 
-func takeResets() (plain, withContext int) {
-	defer func() { resets, resetsWithContext = 0, 0 }()
-	return resets, resetsWithContext
-}
-
-func discoveryFailed(err error) *apiutil.ErrResourceDiscoveryFailed {
+func discoveryFailed(err error) error {
 	return &apiutil.ErrResourceDiscoveryFailed{{Group: "example.com", Version: "v1"}: err}
 }
 
 func TestResetOnNoMatchErrors(t *testing.T) {
 	resource := schema.GroupResource{Group: "example.com", Resource: "foos"}
-	missingObject := apierrors.NewNotFound(resource, "my-foo")
-	unserved := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resource, "my-foo", "404 page not found", 0, true)
-	unservedList := apierrors.NewGenericServerResponse(http.StatusNotFound, "list", resource, "", "404 page not found", 0, true)
-	unservedStatus := &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
-		Message: "the server could not find the requested resource", Details: &metav1.StatusDetails{},
-	}}
-	withoutDetails := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}}
+	answer := func(code int, verb, name string) error {
+		return apierrors.NewGenericServerResponse(code, verb, resource, name, "404 page not found", 0, true)
+	}
+	status := func(details *metav1.StatusDetails) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Details: details}}
+	}
+	missingObject, forbidden := apierrors.NewNotFound(resource, "my-foo"), apierrors.NewForbidden(resource, "my-foo", errors.New("no"))
 	noKind := &meta.NoKindMatchError{GroupKind: fooKind.GroupKind(), SearchedVersions: []string{"v1"}}
 	noResource := &meta.NoResourceMatchError{PartialResource: resource.WithVersion("v1")}
-
-	stale := map[string]error{
-		"no kind": noKind, "no resource": noResource,
-		"discovery failed around no kind":           discoveryFailed(noKind),
-		"discovery failed around no resource":       discoveryFailed(fmt.Errorf("wrapped: %w", noResource)),
-		"discovery failed around NotFound":          discoveryFailed(apierrors.NewNotFound(schema.GroupResource{}, "")),
-		"discovery failed around a named NotFound":  discoveryFailed(missingObject),
-		"not served, as client-go makes it":         unserved,
-		"not served, as client-go makes it, a list": unservedList,
-		"not served, as a Status":                   unservedStatus,
-		"not served, as a Status without details":   withoutDetails,
-	}
-	forbidden := apierrors.NewForbidden(resource, "my-foo", errors.New("no"))
-	other := map[string]error{
-		"nil":                             nil,
-		"any error":                       errors.New("the server could not find the requested resource"),
-		"a missing object":                missingObject,
-		"403":                             forbidden,
-		"500":                             apierrors.NewInternalError(errors.New("broken")),
-		"503, not from the API server":    apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "get", resource, "my-foo", "", 0, true),
-		"gone":                            apierrors.NewResourceExpired("gone"),
-		"an ambiguous kind":               &meta.AmbiguousKindError{},
-		"discovery failed":                discoveryFailed(errors.New("503")),
-		"discovery failed around a 403":   discoveryFailed(forbidden),
-		"discovery failed around nothing": &apiutil.ErrResourceDiscoveryFailed{},
-		"the end of a context":            context.Canceled,
-	}
-	for wrapping, wrap := range map[string]func(error) error{
-		"bare":    func(err error) error { return err },
-		"wrapped": func(err error) error { return fmt.Errorf("get: %w", fmt.Errorf("again: %w", err)) },
-		"joined":  func(err error) error { return errors.Join(errors.New("first"), err) },
-		"joined behind a missing object": func(err error) error {
-			return fmt.Errorf("both: %w", errors.Join(missingObject, fmt.Errorf("wrapped: %w", err)))
-		},
-		"joined in the text": func(err error) error { return fmt.Errorf("%w and %w", forbidden, err) },
-		"aggregated": func(err error) error {
-			return fmt.Errorf("both: %w", utilerrors.NewAggregate([]error{errors.New("first"), err}))
-		},
-		"in a discovery failure": func(err error) error { return discoveryFailed(errors.Join(forbidden, err)) },
+	for _, test := range []struct {
+		name  string
+		err   error
+		stale bool // it says that discovery is
+	}{
+		{"no kind", noKind, true},
+		{"no resource", noResource, true},
+		{"discovery failed around no kind", discoveryFailed(noKind), true},
+		{"discovery failed around no resource", discoveryFailed(fmt.Errorf("wrapped: %w", noResource)), true},
+		{"discovery failed around NotFound", discoveryFailed(apierrors.NewNotFound(schema.GroupResource{}, "")), true},
+		{"discovery failed around a named NotFound", discoveryFailed(missingObject), true},
+		{"not served, as client-go makes it", answer(http.StatusNotFound, "get", "my-foo"), true},
+		{"not served, as client-go makes it, a list", answer(http.StatusNotFound, "list", ""), true},
+		{"not served, as a Status", status(&metav1.StatusDetails{}), true},
+		{"not served, as a Status without details", status(nil), true},
+		{"nil", nil, false},
+		{"any error", errors.New("the server could not find the requested resource"), false},
+		{"a missing object", missingObject, false},
+		{"403", forbidden, false},
+		{"500", apierrors.NewInternalError(errors.New("broken")), false},
+		{"503, not from the API server", answer(http.StatusServiceUnavailable, "get", "my-foo"), false},
+		{"gone", apierrors.NewResourceExpired("gone"), false},
+		{"an ambiguous kind", &meta.AmbiguousKindError{}, false},
+		{"discovery failed", discoveryFailed(errors.New("503")), false},
+		{"discovery failed around a 403", discoveryFailed(forbidden), false},
+		{"discovery failed around nothing", &apiutil.ErrResourceDiscoveryFailed{}, false},
+		{"the end of a context", context.Canceled, false},
 	} {
-		for want, errs := range map[bool]map[string]error{true: stale, false: other} {
-			for name, err := range errs {
-				if err == nil && wrapping != "bare" || wrapping == "in a discovery failure" && apierrors.IsNotFound(err) && !want {
-					continue
-				}
-				got := apiutil.ResetOnNoMatch(wrap(err), resettableMapper{})
-				if n, _ := takeResets(); got != want || (n == 1) != want {
-					t.Errorf("%s, %s: returned %t after %d resets; want %t", wrapping, name, got, n, want)
-				}
-				if apiutil.ResetOnNoMatch(wrap(err)) {
-					t.Errorf("%s, %s: returned true, nothing was there to reset", wrapping, name)
-				}
+		wrapped := map[string]error{"bare": test.err}
+		if err := test.err; err != nil {
+			wrapped = map[string]error{
+				"bare":                           err,
+				"wrapped":                        fmt.Errorf("get: %w", fmt.Errorf("again: %w", err)),
+				"joined":                         errors.Join(errors.New("first"), err),
+				"joined behind a missing object": fmt.Errorf("both: %w", errors.Join(missingObject, fmt.Errorf("wrapped: %w", err))),
+				"joined in the text":             fmt.Errorf("%w and %w", forbidden, err),
+				"aggregated":                     fmt.Errorf("both: %w", utilerrors.NewAggregate([]error{errors.New("first"), err})),
+				"in a discovery failure":         discoveryFailed(errors.Join(forbidden, err)),
+			}
+		}
+		if !test.stale && apierrors.IsNotFound(test.err) {
+			delete(wrapped, "in a discovery failure") // where it says so
+		}
+		for how, err := range wrapped {
+			resets = 0
+			if got := apiutil.ResetOnNoMatch(err, resettableMapper{}); got != test.stale || (resets == 1) != test.stale {
+				t.Errorf("%s, %s: returned %t after %d resets; want %t", how, test.name, got, resets, test.stale)
+			}
+			if apiutil.ResetOnNoMatch(err) {
+				t.Errorf("%s, %s: returned true, nothing was there to reset", how, test.name)
 			}
 		}
 	}
@@ -142,12 +134,13 @@ func TestResetOnNoMatchMappers(t *testing.T) {
 			}, 2, 2, true,
 		},
 	} {
+		resets, resetsWithContext = 0, 0
 		if apiutil.ResetOnNoMatch(nil, test.mappers...) || apiutil.ResetOnNoMatch(errors.New("any"), test.mappers...) {
 			t.Errorf("%s: reset without reason", name)
 		}
 		got := apiutil.ResetOnNoMatch(fmt.Errorf("wrapped: %w", &meta.NoKindMatchError{}), test.mappers...)
-		if plain, withContext := takeResets(); got != test.want || plain != test.plain || withContext != test.withContext {
-			t.Errorf("%s: returned %t after %d resets and %d with a context; want %+v", name, got, plain, withContext, test)
+		if got != test.want || resets != test.plain || resetsWithContext != test.withContext {
+			t.Errorf("%s: returned %t after %d resets and %d with a context; want %+v", name, got, resets, resetsWithContext, test)
 		}
 	}
 }

@@ -26,7 +26,7 @@ import (
 
 // DynamicRESTMapper maps kinds to resources, and resources to kinds, as the API server
 // serves them now. On a server with aggregated discovery the first lookup reads everything
-// that is served, with two requests. A lookup that finds nothing in memory reads the
+// that is served, with two requests. A miss, a lookup that memory does not answer, reads the
 // part of the server that may have the answer before it returns NoMatch. Make one with
 // NewDynamicRESTMapper.
 //

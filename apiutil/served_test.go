@@ -8,94 +8,66 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
+	"runtime"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// The error names the kinds that are missing, and what failed, if something did. The end of
-// the context is TestCallsEndWithTheirContext.
-func TestWaitForKindsSaysWhatIsMissing(t *testing.T) {
-	const path = "/apis/example.com/v2"
+// What Served returns belongs to the caller, and its error says which version could not be read.
+func TestServed(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		serve(server, lateKind)
-		for _, failing := range []bool{false, true} {
-			if failing {
-				server.SetFault(fakeapi.At(path), fakeapi.Status(503, 0))
+		readAll(t, m)
+		server.SetFault(fakeapi.At("/apis/other.example.com/v1"), fakeapi.Status(503, 0))
+		_ = m.Refresh(t.Context(), otherKind.Group)
+		for range 2 {
+			all, err := m.Served(t.Context(), "Node", "foo")
+			if len(all.Kinds) != 2 || all.Generation != m.Generation() || !slices.Contains(all.Kinds[0].Verbs, "watch") {
+				t.Fatalf("%+v; want Node, which can be watched, and Foo, of generation %d", all, m.Generation())
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			err := m.WaitForKinds(ctx, otherKind, lateKind.GroupVersion().WithKind("Absent"))
-			cancel()
-			if err == nil || !strings.Contains(err.Error(), "Absent") || strings.Contains(err.Error(), otherKind.Kind) {
-				t.Errorf("%v; want the kind that is missing, and no other", err)
-			} else if strings.Contains(err.Error(), path) != failing || strings.Contains(err.Error(), "503") != failing {
-				t.Errorf("%v; want what has failed: %t", err, failing)
+			all.Kinds[0].Verbs[0], all.Kinds[0].Verbs[7] = "mine", "mine"
+			var failed *apiutil.ErrResourceDiscoveryFailed
+			if !errors.As(err, &failed) || (*failed)[otherKind.GroupVersion()] == nil {
+				t.Errorf("error %v; want the version that fails", err)
 			}
 		}
 	})
 }
 
-// On its own the mapper asks every 30 seconds, or a tenth more.
-const noticed = 34 * time.Second
-
-func TestRunWhileServedReturns(t *testing.T) {
-	failure := errors.New("failing")
-	both := fmt.Errorf("stopping: %w", errors.Join(context.Canceled, failure))
-	for _, test := range []struct {
-		ends   string // why run ends: by itself, because the kind is gone, or because all ends
-		result error  // of run
-		calls  int    // of run, because the kind is soon back
-		want   error
-	}{
-		{ends: "itself", calls: 1},
-		{ends: "itself", result: failure, calls: 1, want: failure},
-		{ends: "itself", result: context.Canceled, calls: 1, want: context.Canceled},
-		{ends: "kind", calls: 2},
-		{ends: "kind", result: context.Canceled, calls: 2},
-		{ends: "kind", result: failure, calls: 1, want: failure},
-		{ends: "kind", result: both, calls: 1, want: failure},
-		{ends: "all", calls: 1},
-		{ends: "all", result: context.Canceled, calls: 1},
-		{ends: "all", result: failure, calls: 1},
-		{ends: "before run", calls: 0},
-	} {
-		t.Run(fmt.Sprint(test.ends, test.result), func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				calls, returned := 0, make(chan error, 1)
-				ctx, cancel := context.WithCancel(context.Background())
-				if test.ends == "before run" {
-					cancel()
-				}
-				go func() {
-					returned <- newMapper(t, server, apiutil.DynamicRESTMapperOptions{}).RunWhileServed(ctx, func(ctx context.Context) error {
-						calls++
-						if test.ends != "itself" {
-							<-ctx.Done()
-						}
-						return test.result
-					}, fooKind)
-				}()
-				time.Sleep(time.Minute)
-				if test.ends == "kind" {
-					server.Remove(fooKind.Group)
-					time.Sleep(noticed)
-					serve(server, fooKind)
-					time.Sleep(noticed)
-				}
-				cancel()
-				if err := <-returned; !errors.Is(err, test.want) || calls != test.calls {
-					t.Errorf("returned %v after %d calls; want %v after %d", err, calls, test.want, test.calls)
-				}
-			})
-		})
-	}
+// A NoMatch says what upstream's says. The debug page says beside it where the kind is served.
+func TestNoMatchHint(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		page, handler := httptest.NewRecorder(), m.DebugHandler()
+		handler.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/", nil)) // which notes misses from now on
+		readAll(t, m)
+		err := lookUp(m, schema.GroupVersionKind{Group: "example.com", Version: "v3", Kind: "Foo"})
+		if want := `no matches for kind "Foo" in version "example.com/v3"`; fmt.Sprint(err) != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+		const hint = "Foo: example.com/v1"
+		if got := m.NoMatchHint(fmt.Errorf("wrapped: %w", err)); got != hint || m.NoMatchHint(errors.New("other")) != "" {
+			t.Errorf("hint %q, want %q, and none for another error", got, hint)
+		}
+		time.Sleep(time.Second)
+		handler.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/", nil))
+		if !strings.Contains(page.Body.String(), hint) {
+			t.Errorf("the debug page has no hint:\n%s", page.Body)
+		}
+	})
 }
 
 func TestRunWhileServedDoesNotHideAPanic(t *testing.T) {
@@ -110,31 +82,199 @@ func TestRunWhileServedDoesNotHideAPanic(t *testing.T) {
 	})
 }
 
-// A run that returns nil by itself is logged once, with a Logger or without, and
-// no other end is.
+// A run that returns nil by itself is logged, also if the Logger is not an option, but in the context.
 func TestRunWhileServedLogsSilentEnd(t *testing.T) {
-	withoutLogger := 1
+	want := 1
 	if strings.HasPrefix(reflect.TypeFor[apiutil.DynamicRESTMapper]().PkgPath(), "sigs.k8s.io/") {
-		withoutLogger = 0 // in the fork a mapper without one logs to ctrl.Log
+		want = 0 // in the fork a mapper without one logs to ctrl.Log
 	}
-	for name, test := range map[string]struct {
-		option bool  // the Logger is an option, and not in the context
-		result error // of run
-		want   int
-	}{
-		"nil": {option: true, want: 1}, "nil, without a Logger": {want: withoutLogger}, "an error": {option: true, result: errors.New("failed")},
-	} {
-		inBubble(t, func(t *testing.T) {
-			log, logger := newTestLog()
-			ctx, opts := logr.NewContext(context.Background(), logger), apiutil.DynamicRESTMapperOptions{}
-			if test.option {
-				ctx, opts = context.Background(), apiutil.DynamicRESTMapperOptions{Logger: logger}
-			}
-			m := newMapper(t, newServer(fakeapi.Aggregated()), opts)
-			_ = m.RunWhileServed(ctx, func(context.Context) error { return test.result }, fooKind)
-			if lines := log.containing("RunWhileServed has ended"); len(lines) != test.want {
-				t.Errorf("%s: logged %q, want %d lines", name, lines, test.want)
-			}
-		})
+	inBubble(t, func(t *testing.T) {
+		log, logger := newTestLog()
+		m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{})
+		_ = m.RunWhileServed(logr.NewContext(context.Background(), logger), func(context.Context) error { return nil }, fooKind)
+		if lines := log.containing("RunWhileServed has ended"); len(lines) != want {
+			t.Errorf("logged %q, want %d lines", lines, want)
+		}
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := m.RunWhileServed(ended, func(context.Context) error { return errors.New("called") }, fooKind); err != nil {
+			t.Errorf("it returns %v, want nil and no call: its context has ended before", err)
+		}
+	})
+}
+
+// A controller is what RunWhileServed runs.
+type controller struct {
+	begun, now, ended atomic.Int32
+	lingers           atomic.Int64              // how long after it was cancelled
+	ends              atomic.Pointer[runResult] // with what, when it was cancelled
+	quits             chan runResult            // it ends by itself
+	returned          chan error                // what RunWhileServed has returned
+	cancel            context.CancelFunc
+}
+
+type runResult struct{ error }
+
+// runResults are what it returns.
+var runResults = func() map[string]runResult {
+	failure := errors.New("failing")
+	return map[string]runResult{
+		"nil": {nil}, "failing": {failure}, "canceled": {context.Canceled},
+		"both": {fmt.Errorf("stopping: %w", errors.Join(context.Canceled, failure))},
 	}
+}()
+
+func runController(t *testing.T, m *apiutil.DynamicRESTMapper, gvks []schema.GroupVersionKind) *controller {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &controller{quits: make(chan runResult, 1), returned: make(chan error, 1), cancel: cancel}
+	c.ends.Store(&runResult{})
+	go func() {
+		c.returned <- m.RunWhileServed(ctx, func(ctx context.Context) error {
+			c.begun.Add(1)
+			if c.now.Add(1) > 1 {
+				t.Error("it runs twice at once")
+			}
+			defer c.ended.Add(1)
+			defer c.now.Add(-1)
+			select {
+			case result := <-c.quits:
+				return result.error
+			case <-ctx.Done():
+				time.Sleep(time.Duration(c.lingers.Load()))
+				return c.ends.Load().error
+			}
+		}, gvks...)
+	}()
+	return c
+}
+
+// A subscriber keeps what it is sent.
+type subscriber struct {
+	changes <-chan []apiutil.APIChange
+	cancel  context.CancelFunc
+	kinds   map[schema.GroupVersionKind]string // the mappings of what is served, as text
+}
+
+func subscribe(m *apiutil.DynamicRESTMapper) *subscriber {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &subscriber{changes: m.Subscribe(ctx), cancel: cancel, kinds: map[schema.GroupVersionKind]string{}}
+}
+
+// take returns what has been sent by now as text, a line each; nil if nothing has been.
+func (s *subscriber) take(t *testing.T) []string {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case batch, open := <-s.changes:
+		if !open {
+			t.Error("the channel is closed")
+		}
+		return s.apply(t, batch)
+	default:
+		return nil
+	}
+}
+
+// apply takes over a batch, which must be a difference to what was sent before.
+func (s *subscriber) apply(t *testing.T, batch []apiutil.APIChange) []string {
+	t.Helper()
+	if len(batch) == 0 {
+		t.Error("an empty batch")
+	}
+	var lines []string
+	removing := true
+	for _, change := range batch {
+		gvk, text := change.Mapping.GroupVersionKind, mappingText(&change.Mapping)
+		before, known := s.kinds[gvk]
+		switch change.Type {
+		case apiutil.APIAdded, apiutil.APIChanged:
+			if removing = false; known != (change.Type == apiutil.APIChanged) {
+				t.Errorf("%s of %s, which was %q", change.Type, gvk, before)
+			}
+			s.kinds[gvk] = text
+		case apiutil.APIRemoved:
+			if !known || !removing || text != before {
+				t.Errorf("removal of %q, which was %q; or after an addition", text, before)
+			}
+			delete(s.kinds, gvk)
+		default:
+			t.Errorf("a change of type %q", change.Type)
+		}
+		if verbs := strings.Join(change.Verbs, " "); verbs != "create delete deletecollection get list patch update watch" {
+			text += ", to " + verbs
+		}
+		lines = append(lines, fmt.Sprintf("%s %s", change.Type, text))
+	}
+	return lines
+}
+
+// close ends the subscription and waits until the channel is closed.
+func (s *subscriber) close(t *testing.T) {
+	t.Helper()
+	s.cancel()
+	synctest.Wait()
+	select {
+	case batch, open := <-s.changes:
+		if open {
+			t.Errorf("%v was sent after the end", batch)
+		}
+	default:
+		t.Error("the channel is still open")
+	}
+}
+
+// What is sent belongs to the receiver, verbs included. Nothing is sent when the context has ended.
+func TestSubscribersShareNothing(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		spoiler, other := subscribe(m), subscribe(m)
+		spoiled := <-spoiler.changes
+		want := fmt.Sprint(spoiled)
+		for i := range spoiled {
+			for j := range spoiled[i].Verbs {
+				spoiled[i].Verbs[j] = "spoiled"
+			}
+			spoiled[i] = apiutil.APIChange{}
+		}
+		if got := fmt.Sprint(<-other.changes); got != want {
+			t.Errorf("another one is sent %s; want %s", got, want)
+		}
+		spoiler.close(t)
+		other.close(t)
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		for changes := range m.Subscribe(ended) {
+			t.Errorf("sent after the end: %v", changes)
+		}
+	})
+}
+
+// A subscriber costs little while the server says the same, however many reads say so, and
+// whether the subscriber has taken what there is or not.
+func TestSubscriberCostsLittleWhileNothingChanges(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := fakeapi.New(fakeapi.Typical(100, 1, 50)...)
+		server.SetForms(fakeapi.Legacy())
+		server.SetLatency(time.Millisecond)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		s := subscribe(m)
+		time.Sleep(time.Minute)
+		refresh := func() uint64 {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if err := m.Refresh(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			runtime.ReadMemStats(&after)
+			return after.TotalAlloc - before.TotalAlloc
+		}
+		unread := refresh()
+		s.take(t)
+		if read := refresh(); max(unread, read) > 64<<20 { // 5,000 kinds
+			t.Errorf("a refresh allocates %d bytes before the slice is taken, and %d after", unread, read)
+		}
+		s.cancel()
+		synctest.Wait()
+	})
 }

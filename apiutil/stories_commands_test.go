@@ -7,13 +7,12 @@ package apiutil_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"testing"
 	"testing/synctest"
 	"time"
 
@@ -21,15 +20,155 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// What the commands of the stories do that have several words, or several of one sort.
+func (s *storyStage) command(name string, args []string) (told string, err error) {
+	if call := s.call(name, args); call != nil {
+		told, s.err = call(context.Background())
+		return told, nil
+	}
+	switch name {
+	case "new":
+		return "", s.begin(args)
+	case "warm":
+		readAll(s.t, s.mapper)
+	case "ask":
+		return s.askAll(kindOf(args[0])), nil
+	case "reset":
+		if len(args) == 0 {
+			s.mapper.Reset()
+		}
+		for _, group := range args {
+			s.mapper.ResetGroup(group)
+		}
+	case "miss":
+		for _, err := range []error{miss(s.mapper, "nowhere.example.com"), miss(s.mapper, otherKind.Group), missByResource(s.mapper, "")} {
+			if !meta.IsNoMatchError(err) {
+				s.t.Errorf("a lookup of what is nowhere: %v", err)
+			}
+		}
+	case "nothing":
+	case "sleep":
+		d, err := time.ParseDuration(args[0])
+		time.Sleep(d)
+		return "", err
+	case "await-request":
+		for s.collect() == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+	case "start":
+		s.stop = startMapper(s.t, s.mapper)
+		synctest.Wait()
+	case "stop":
+		s.stop()
+		s.stop = nil
+	case "hint":
+		return cmp.Or(s.mapper.NoMatchHint(s.err), "none"), nil
+	case "reset-on-no-match":
+		return map[bool]string{true: "reset", false: "not reset"}[apiutil.ResetOnNoMatch(s.err, s.mapper)], nil
+	case "health", "generation", "groups", "status", "failures", "metrics", "watching", "tried", "log":
+		return s.observe(name, args), nil
+	case "requests", "asked", "atmost", "atleast", "forget":
+		return s.requests(name, args)
+	case "begin", "ended", "wait", "waits", "run", "lingers", "ends", "quits", "cancel", "runs", "busy", "subscribe", "unsubscribe", "changes":
+		return s.background(name, args)
+	case "crd", "apiservice", "watches":
+		for of, path := range map[string]string{"crd": crdsPath, "apiservice": apiServicesPath} {
+			if name == of || name == "watches" {
+				s.watched.lists[path].happen(args[0], args[1:])
+			}
+		}
+	case "fleet", "for", "use-of", "engage", "leave", "expel", "mapper", "keys", "running", "start-fleet", "stop-fleet", "unheard", "hear", "fleet-reset-on-no-match":
+		return s.inFleet(name, args)
+	case "cache", "deferred", "short", "poll", "reads", "fresh", "invalidate", "reset-deferred":
+		return s.discover(name, args)
+	default:
+		return "", s.upset(name, args)
+	}
+	return "", nil
+}
+
+// call returns what a command asks, which many may do at once: what it prints, and its error. It
+// returns nil for other commands.
+func (s *storyStage) call(name string, args []string) func(ctx context.Context) (string, error) {
+	yes := map[bool]string{true: "yes", false: "no"}
+	switch name {
+	case "lookup":
+		return func(ctx context.Context) (string, error) {
+			told, err := lookup(ctx, s.mapper, args[0], groupOf(args[1]), args[2], args[3:]...)
+			if s.traced {
+				return answered(told, err), err
+			}
+			return answerWord(told, err), err
+		}
+	case "refresh":
+		return func(ctx context.Context) (string, error) {
+			return errorWord(s.mapper.Refresh(ctx, args...)), nil
+		}
+	case "is-served":
+		return func(ctx context.Context) (string, error) {
+			is, err := s.mapper.IsServed(ctx, kindOf(args[0]))
+			if err != nil && !is && !meta.IsNoMatchError(err) {
+				return "failed", err
+			}
+			return yes[is], err
+		}
+	case "served":
+		return func(ctx context.Context) (string, error) {
+			all, err := s.mapper.Served(ctx, args...)
+			told := cmp.Or(textOfAll(all.Kinds, func(k apiutil.ServedKind) string { return mappingText(&k.Mapping) }), "none")
+			if err != nil {
+				told += "; failed"
+			}
+			return told, err
+		}
+	case "follow":
+		return func(context.Context) (string, error) {
+			mapping, err := follow.Of(s.mapper, false).Mapping(kindOf(args[0]))
+			return answerWord(mappingText(mapping), err), err
+		}
+	case "confirm":
+		return func(ctx context.Context) (string, error) {
+			now, err := follow.Of(s.mapper, false).Confirm(ctx, kindOf(args[0]), false)
+			if err != nil {
+				return answered("", err), err
+			}
+			return string(now.Scope.Name()), nil
+		}
+	case "has", "list":
+		return func(context.Context) (string, error) { return s.inCache(name, args[0]), nil }
+	}
+	return nil
+}
+
+func errorWord(err error) string {
+	if err != nil {
+		return "failed"
+	}
+	return "fine"
+}
+
+// answerWord is answered without the text of an error.
+func answerWord(answer string, err error) string {
+	if err != nil && !meta.IsNoMatchError(err) {
+		return "failed"
+	}
+	return answered(answer, err)
+}
 
 // kindOf reads GROUP/VERSION/KIND.
 func kindOf(text string) schema.GroupVersionKind {
 	parts := strings.Split(text, "/")
 	return schema.GroupVersionKind{Group: parts[0], Version: parts[1], Kind: parts[2]}
+}
+
+func groupOf(name string) string {
+	if name == "core" || name == "any" {
+		return ""
+	}
+	return name
 }
 
 // askAll looks a kind up in every form, and prints the answer that all have, or who has which.
@@ -38,12 +177,7 @@ func (s *storyStage) askAll(gvk schema.GroupVersionKind) string {
 	by := map[string][]string{}
 	for _, form := range lookupForms(gvk) {
 		got, err := form.ask(context.Background(), s.mapper)
-		switch {
-		case meta.IsNoMatchError(err):
-			got = "no match"
-		case err != nil:
-			got = "failed"
-		case got == form.want:
+		if got = answerWord(got, err); got == form.want {
 			got = "served"
 		}
 		if by[got] == nil {
@@ -57,107 +191,66 @@ func (s *storyStage) askAll(gvk schema.GroupVersionKind) string {
 	return strings.Join(answers, "; ")
 }
 
-// background does the commands for what goes on meanwhile. The first argument is a name.
-func (s *storyStage) background(command string, args []string) string {
-	kinds := func() (all []schema.GroupVersionKind) {
-		for _, arg := range args[1:] {
-			all = append(all, kindOf(arg))
-		}
-		return all
-	}
+// observe does the commands about single parts of a mapper.
+func (s *storyStage) observe(command string, args []string) (told string) {
+	synctest.Wait()
 	switch command {
-	case "subscribe":
-		s.subscribers[args[0]] = subscribe(s.mapper)
-		synctest.Wait()
-	case "unsubscribe":
-		s.subscribers[args[0]].close(s.t)
-		delete(s.subscribers, args[0])
-	case "changes":
-		lines := s.subscribers[args[0]].take(s.t)
-		slices.SortStableFunc(lines, func(a, b string) int { return -strings.Compare(a[:3], b[:3]) })
-		return cmp.Or(strings.Join(lines, "; "), "none")
-	case "wait":
-		s.waits[args[0]] = waitFor(s.mapper, kinds())
-	case "waits":
-		synctest.Wait()
-		select {
-		case err := <-s.waits[args[0]].done:
-			return errorWord(err)
-		default:
-			return "waits"
+	case "health":
+		return errorWord(s.mapper.Healthz(&http.Request{}))
+	case "generation":
+		before := s.generation
+		s.generation = s.mapper.Generation()
+		return map[bool]string{true: "same", false: "moved"}[s.generation == before]
+	case "groups":
+		return strconv.Itoa(s.mapper.Status().Groups)
+	case "status":
+		return statusText(s.mapper, s.began)
+	case "failures":
+		var names []string
+		failed := s.mapper.Status().FailedGroupVersions
+		for gv := range failed {
+			names = append(names, gv.String())
 		}
-	case "run":
-		s.controllers[args[0]] = runController(s.t, s.mapper, kinds())
-	case "lingers":
-		d, _ := time.ParseDuration(args[1])
-		s.controllers[args[0]].lingers.Store(int64(d))
-	case "cancel":
-		c := s.controllers[args[0]]
-		delete(s.controllers, args[0])
-		c.cancel()
-		return errorWord(<-c.returned)
-	case "busy":
-		d, _ := time.ParseDuration(args[1])
-		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
-			s.mapper.ResetGroup(args[0])
-			_ = miss(s.mapper, args[0], "v1")
+		clear(failed) // it belongs to the caller
+		slices.Sort(names)
+		return cmp.Or(strings.Join(names, "; "), "none")
+	case "metrics":
+		told = strings.Join(s.metrics.take(), "; ")
+		if last := s.mapper.Status().LastSuccess; !s.metrics.last.Equal(last) {
+			s.t.Errorf("the last success was at %v, metrics are told %v", last, s.metrics.last)
 		}
-	case "runs":
-		synctest.Wait()
-		c := s.controllers[args[0]]
-		return fmt.Sprintf("begun %d, ended %d", c.begun.Load(), c.ended.Load())
+	case "watching":
+		open := s.mapper.Status().Watching
+		if s.metrics.watching != open {
+			s.t.Errorf("watching: %t, metrics are told %t", open, s.metrics.watching)
+		}
+		return fmt.Sprint(open)
+	case "tried":
+		n, bounds := 0, [2]int{}
+		for _, list := range s.watched.lists {
+			n += list.count("list") + list.count("watch")
+		}
+		for i, arg := range args {
+			bounds[i], _ = strconv.Atoi(arg)
+		}
+		if n < bounds[0] || n > bounds[1] {
+			return strconv.Itoa(n)
+		}
+		return "yes"
 	case "log":
-		synctest.Wait()
 		lines := s.log.take("")
-		if len(args) == 0 || args[0] != "verbose" {
+		if !slices.Contains(args, "verbose") {
 			lines = withoutVerbose(lines)
 		}
-		if len(args) == 0 || args[0] != "all" {
+		if !slices.Contains(args, "all") {
 			lines = messages(lines)
+		}
+		if slices.Contains(args, "sorted") {
+			slices.Sort(lines)
 		}
 		return cmp.Or(strings.Join(lines, "; "), "none")
 	}
-	return ""
-}
-
-// A waiting is a call of WaitForKinds under way.
-type waiting struct {
-	cancel context.CancelFunc
-	done   chan error
-}
-
-func waitFor(m *apiutil.DynamicRESTMapper, gvks []schema.GroupVersionKind) waiting {
-	ctx, cancel := context.WithCancel(context.Background())
-	w := waiting{cancel, make(chan error, 1)}
-	go func() { w.done <- m.WaitForKinds(ctx, gvks...) }()
-	return w
-}
-
-// A controller is what RunWhileServed runs.
-type controller struct {
-	begun, now, ended atomic.Int32
-	lingers           atomic.Int64 // how long after it was cancelled
-	returned          chan error   // what RunWhileServed has returned
-	cancel            context.CancelFunc
-}
-
-func runController(t *testing.T, m *apiutil.DynamicRESTMapper, gvks []schema.GroupVersionKind) *controller {
-	ctx, cancel := context.WithCancel(context.Background())
-	c := &controller{returned: make(chan error, 1), cancel: cancel}
-	go func() {
-		c.returned <- m.RunWhileServed(ctx, func(ctx context.Context) error {
-			c.begun.Add(1)
-			if c.now.Add(1) > 1 {
-				t.Error("it runs twice at once")
-			}
-			<-ctx.Done()
-			time.Sleep(time.Duration(c.lingers.Load()))
-			c.now.Add(-1)
-			c.ended.Add(1)
-			return nil
-		}, gvks...)
-	}()
-	return c
+	return told
 }
 
 // messages returns the messages of log lines, and the reasons.
@@ -170,56 +263,6 @@ func messages(lines []string) (all []string) {
 		all = append(all, strings.TrimSpace(strings.TrimSpace(level)+" "+message+" "+reason))
 	}
 	return all
-}
-
-// observe does the commands about single parts of a mapper.
-func (s *storyStage) observe(command string, args []string) (told string, err error) {
-	switch command {
-	case "status":
-		return statusText(s.mapper, s.began), nil
-	case "failures":
-		synctest.Wait()
-		failed := s.mapper.Status().FailedGroupVersions
-		told = textOfAll(slices.SortedFunc(maps.Keys(failed), func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) }), schema.GroupVersion.String)
-		clear(failed) // it belongs to the caller
-		return cmp.Or(told, "none"), nil
-	case "requests", "asked", "atmost", "atleast", "forget":
-		return s.requests(command, args)
-	case "metrics":
-		told = strings.Join(s.metrics.take(), "; ")
-		if last := s.mapper.Status().LastSuccess; !s.metrics.last.Equal(last) {
-			s.t.Errorf("the last success was at %v, metrics are told %v", last, s.metrics.last)
-		}
-		return told, nil
-	case "watching":
-		synctest.Wait()
-		open := s.mapper.Status().Watching
-		if s.metrics.watching != open {
-			s.t.Errorf("watching: %t, metrics are told %t", open, s.metrics.watching)
-		}
-		return fmt.Sprint(open), nil
-	case "confirm":
-		return s.confirm(kindOf(args[0]))
-	case "crd", "apiservice", "watches":
-		for name, path := range map[string]string{"crd": crdsPath, "apiservice": apiServicesPath} {
-			if command == name || command == "watches" {
-				s.watched.lists[path].happen(args[0], args[1:])
-			}
-		}
-	case "tried":
-		n, bounds := 0, [2]int{}
-		for _, list := range s.watched.lists {
-			n += list.count("list") + list.count("watch")
-		}
-		for i, arg := range args {
-			bounds[i], _ = strconv.Atoi(arg)
-		}
-		if n < bounds[0] || n > bounds[1] {
-			return strconv.Itoa(n), nil
-		}
-		return "yes", nil
-	}
-	return "", err
 }
 
 // requests tells of the requests since they were last shown or forgotten.
@@ -242,89 +285,187 @@ func (s *storyStage) requests(command string, args []string) (told string, err e
 	return told, nil
 }
 
-// confirm confirms the mapping of a kind, and prints the scope.
-func (s *storyStage) confirm(gvk schema.GroupVersionKind) (told string, err error) {
-	now, err := follow.Of(s.mapper, false).Confirm(context.Background(), gvk, false)
+// begunCalls are calls of one sort that go on in the background.
+type begunCalls struct {
+	cancel  context.CancelFunc
+	n       int
+	answers chan string
+}
+
+func beginCalls(n int, call func(context.Context) string) *begunCalls {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &begunCalls{cancel, n, make(chan string, n)}
+	for range n {
+		go func() { c.answers <- call(ctx) }()
+	}
+	return c
+}
+
+// ended returns what the calls have answered, the same once; "waits" if not all have.
+func (c *begunCalls) ended() string {
 	synctest.Wait()
-	if s.collect() > 0 {
-		told = " (asked)"
+	if len(c.answers) < c.n {
+		return "waits"
 	}
-	switch {
-	case meta.IsNoMatchError(err):
-		return "no match" + told, nil
-	case err != nil:
-		return "unconfirmed" + told, nil
+	var all []string
+	for range c.n {
+		all = append(all, <-c.answers)
 	}
-	return string(now.Scope.Name()) + told, nil
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), "; ")
 }
 
-// A fleetStage is a fleet in a story, with its mappers and engagements by name.
-type fleetStage struct {
-	*fleetTest
-	mappers map[string]*apiutil.DynamicRESTMapper
-	leave   map[string]func()
-	stop    func() error
-}
-
-// inFleet does the commands about fleets. The key "" is written as "-".
-func (s *storyStage) inFleet(command string, args []string) (told string, err error) {
-	f, key := s.fleet, ""
-	if len(args) > 0 {
-		key = strings.Trim(args[0], "-")
+// background does the commands for what goes on meanwhile. The first argument is a name.
+func (s *storyStage) background(command string, args []string) (told string, err error) {
+	name := args[0]
+	kinds := func() (all []schema.GroupVersionKind) {
+		for _, arg := range args[1:] {
+			all = append(all, kindOf(arg))
+		}
+		return all
 	}
 	switch command {
-	case "fleet":
-		s.fleet = &fleetStage{&fleetTest{apiutil.NewFleet(s.options), s.server}, map[string]*apiutil.DynamicRESTMapper{}, map[string]func(){}, nil}
-		for _, arg := range args {
-			switch name, value, _ := strings.Cut(arg, "="); name {
-			case "IdleTimeout":
-				s.fleet.IdleTimeout, err = time.ParseDuration(value)
-			case "MaxMappers":
-				s.fleet.MaxMappers, err = strconv.Atoi(value)
-			}
+	case "begin":
+		call, n := s.call(args[2], args[3:]), 0
+		if n, err = strconv.Atoi(args[1]); call == nil {
+			return "", errors.New("it cannot be begun")
 		}
-	case "for":
-		m := forKey(s.t, f.Fleet, key, f.server)
-		known := m == f.mappers[key]
-		f.mappers[key] = m
-		return map[bool]string{true: "known", false: "new"}[known], nil
-	case "use-of":
-		_, err = f.mappers[key].RESTMapping(fooKind.GroupKind(), fooKind.Version)
-	case "engage":
-		m := f.mappers[args[2]]
-		if m == nil {
-			m = f.new(s.t)
-			f.mappers[args[2]] = m
+		s.begun[name] = beginCalls(n, func(ctx context.Context) string {
+			start := time.Now()
+			told, _ := call(ctx)
+			return told + " after " + time.Since(start).String()
+		})
+	case "wait":
+		s.begun[name] = beginCalls(1, func(ctx context.Context) string {
+			return strings.ReplaceAll(answered("fine", s.mapper.WaitForKinds(ctx, kinds()...)), "\n", "; ")
+		})
+	case "ended", "waits":
+		return s.begun[name].ended(), nil
+	case "subscribe":
+		s.subscribers[name] = subscribe(s.mapper)
+		synctest.Wait()
+	case "unsubscribe":
+		s.subscribers[name].close(s.t)
+		delete(s.subscribers, name)
+	case "changes":
+		lines := s.subscribers[name].take(s.t)
+		slices.SortStableFunc(lines, func(a, b string) int { return -strings.Compare(a[:3], b[:3]) })
+		return cmp.Or(strings.Join(lines, "; "), "none"), nil
+	case "run":
+		s.controllers[name] = runController(s.t, s.mapper, kinds())
+	case "runs":
+		synctest.Wait()
+		c := s.controllers[name]
+		return fmt.Sprintf("begun %d, ended %d", c.begun.Load(), c.ended.Load()), nil
+	case "lingers":
+		d, err := time.ParseDuration(args[1])
+		s.controllers[name].lingers.Store(int64(d))
+		return "", err
+	case "cancel":
+		if calls := s.begun[name]; calls != nil {
+			calls.cancel()
+			return calls.ended(), nil
 		}
-		ctx, cancel := context.WithCancel(context.Background())
-		f.leave[args[0]] = cancel
-		if f.Engage(ctx, strings.Trim(args[1], "-"), m) != nil {
-			return "failed", nil
+		c := s.controllers[name]
+		delete(s.controllers, name)
+		c.cancel()
+		return strings.ReplaceAll(answered("fine", <-c.returned), "\n", "; "), nil
+	case "ends", "quits":
+		result := runResults[args[1]]
+		if c := s.controllers[name]; command == "ends" {
+			c.ends.Store(&result)
+		} else {
+			c.quits <- result
 		}
-	case "leave":
-		f.leave[args[0]]()
-	case "expel":
-		f.Remove(key)
-	case "mapper":
-		m, _ := f.For(key, nil, nil)
-		for name, known := range f.mappers {
-			if known == m {
-				return name, nil
-			}
+	case "busy":
+		d, err := time.ParseDuration(args[1])
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+			s.mapper.ResetGroup(name)
+			_ = miss(s.mapper, name, "v1")
 		}
-	case "keys", "running":
-		told = strings.Join(slices.Sorted(maps.Keys(f.Status())), ", ")
-		if told = cmp.Or(told, map[bool]string{true: "none", false: "-"}[len(f.Status()) == 0]); command == "running" {
-			told += fmt.Sprintf("; %d running", f.refreshes()/10)
-		}
-	case "start-fleet":
-		ctx, cancel := context.WithCancel(context.Background())
-		returned := make(chan error)
-		go func() { returned <- f.Start(ctx) }()
-		f.stop = func() error { cancel(); return <-returned }
-	case "stop-fleet":
-		err = f.stop()
+		return "", err
 	}
-	synctest.Wait()
-	return told, err
+	return "", err
+}
+
+// upset changes what the server serves, or how.
+func (s *storyStage) upset(name string, args []string) error {
+	switch name {
+	case "serve":
+		s.server.PutVersion(groupOf(args[0]), fakeVersion(args[1], strings.Split(args[2], ",")...))
+	case "remove":
+		if len(args) == 1 {
+			s.server.Remove(groupOf(args[0]))
+		}
+		for _, version := range args[1:] {
+			s.server.RemoveVersion(groupOf(args[0]), version)
+		}
+	case "prefer", "stale", "recover", "verbs":
+		s.changeVersion(name, groupOf(args[0]), args[1], args[2:])
+	case "lag":
+		lag, err := time.ParseDuration(args[1])
+		s.server.SetLag(map[string]fakeapi.Part{"document": fakeapi.PartDocument, "lists": fakeapi.PartLists}[args[0]], lag)
+		return err
+	case "freeze":
+		before := fakeapi.New(s.server.Groups()...)
+		before.SetForms(s.forms)
+		s.server.SetFault(fakeapi.At(args[0]), fakeapi.Func("behind", before.Client().Transport.RoundTrip))
+	case "replica":
+		if args[0] == "level" {
+			s.replica.SetGroups(s.server.Groups()...)
+			return nil
+		}
+		behind := fakeapi.New(s.server.Groups()...)
+		behind.SetForms(s.forms)
+		s.replica = behind
+		all := fakeapi.RoundRobin(s.server, behind)
+		documents := fakeapi.RoundRobin(s.server, s.server, behind, behind) // /api and /apis each
+		s.watched.next = fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
+			switch {
+			case args[0] == "all":
+				return all(req)
+			case req.URL.Path == "/api" || req.URL.Path == "/apis":
+				return documents(req)
+			}
+			return s.server
+		})
+	case "heal":
+		s.server.ClearFaults()
+	case "fail":
+		fault, ok := storyFaults()[args[0]]
+		if !ok {
+			return errors.New("no such fault")
+		}
+		s.server.SetFault(faultPlace(args[1]), fault)
+	case "ids":
+		forms := s.forms
+		forms.AuditIDs = map[string]fakeapi.AuditIDs{
+			"all": fakeapi.AuditAll, "successes": fakeapi.AuditSuccesses, "none": fakeapi.AuditNone, "twice": fakeapi.AuditTwice,
+		}[args[0]]
+		s.server.SetForms(forms)
+	case "speak":
+		forms := map[string]fakeapi.Forms{
+			"protobuf": fakeapi.Aggregated(), "JSON": {V2: true, ETag: true}, "protobuf-without-ETag": {V2: true, Protobuf: true},
+			"JSON-without-ETag": {V2: true}, "v2beta1": fakeapi.V2Beta1Only(), "legacy": fakeapi.Legacy(),
+		}[args[0]]
+		forms.StatusNotFound = s.forms.StatusNotFound
+		s.server.SetForms(forms)
+	case "latency":
+		latency, err := time.ParseDuration(args[0])
+		s.server.SetLatency(latency)
+		return err
+	case "boot":
+		s.ready = s.server.Boot(fakeapi.Booting{Unknown: args[1:], Answering: args[0] == "answering", Absent: args[0] == "absent"})
+	case "ready":
+		if len(args) == 0 {
+			s.ready()
+			return nil
+		}
+		d, err := time.ParseDuration(args[0])
+		time.AfterFunc(d, s.ready)
+		return err
+	default:
+		return errors.New("no such command")
+	}
+	return nil
 }

@@ -12,14 +12,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/restmapper"
 
 	"github.com/freshmapper/freshmapper/apiutil"
@@ -42,8 +40,10 @@ func TestStories(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stories := strings.Split(strings.TrimSpace(string(script)), "\n\n")
+		stories, line := strings.Split(strings.TrimSpace(string(script)), "\n\n"), 1
 		for i, story := range stories {
+			begin := line
+			line += strings.Count(story, "\n") + 2
 			title, _, _ := strings.Cut(strings.TrimPrefix(story, "# "), "\n")
 			t.Run(strings.TrimSuffix(filepath.Base(path), ".txt")+"/"+title, func(t *testing.T) {
 				eachMode(t, storyModes(path, story), func(t *testing.T, forms fakeapi.Forms) {
@@ -53,8 +53,8 @@ func TestStories(t *testing.T) {
 							got := s.play(story, turn)
 							if *rewriteScripts {
 								stories[i] = got
-							} else if diff := cmp.Diff(strings.Split(story, "\n"), strings.Split(got, "\n")); diff != "" {
-								t.Errorf("%s, turn %d (-meant +seen):\n%s", path, turn, diff)
+							} else if got != story {
+								t.Errorf("in turn %d, these steps print something else:\n%s", turn+1, storyDifference(path, begin, story, got))
 							}
 						})
 					}
@@ -67,6 +67,75 @@ func TestStories(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A storyStep is a command with what it prints, a line each: its answer, and the requests below it.
+type storyStep struct {
+	line    int // in the script
+	command string
+	prints  []string
+}
+
+func storySteps(line int, story string) (steps []storyStep) {
+	for text := range strings.SplitSeq(story, "\n") {
+		if request, ok := strings.CutPrefix(text, "  "); ok {
+			last := &steps[len(steps)-1]
+			last.prints = append(last.prints, request)
+		} else {
+			command, told, _ := strings.Cut(text, " → ")
+			steps = append(steps, storyStep{line, strings.TrimSpace(command), strings.Split(told, "; ")})
+		}
+		line++
+	}
+	return steps
+}
+
+// storyDifference shows the steps that print something else than the script has, those that come
+// first, in two columns.
+func storyDifference(path string, line int, want, got string) string {
+	var text strings.Builder
+	differ, steps := 0, storySteps(line, got)
+	for i, step := range storySteps(line, want) {
+		if slices.Equal(step.prints, steps[i].prints) {
+			continue
+		}
+		if differ++; differ > 5 {
+			continue
+		}
+		fmt.Fprintf(&text, "%s:%d: %s\n", path, step.line, step.command)
+		rows, width := inColumns(append([]string{"want"}, step.prints...), append([]string{"got"}, steps[i].prints...)), 0
+		for _, row := range rows {
+			width = max(width, len(row[0]))
+		}
+		for n, row := range rows {
+			sign := map[bool]string{true: "=", false: "≠"}[row[0] == row[1]]
+			if n == 0 {
+				sign = "|"
+			}
+			fmt.Fprintf(&text, "    %-*s %s %s\n", width, row[0], sign, row[1])
+		}
+	}
+	if differ > 5 {
+		fmt.Fprintf(&text, "and %d more steps\n", differ-5)
+	}
+	return text.String()
+}
+
+// inColumns puts the same lines beside each other.
+func inColumns(want, got []string) (rows [][2]string) {
+	for len(want) > 0 || len(got) > 0 {
+		missing := len(want) > 0 && !slices.Contains(got, want[0])
+		beyond := len(got) > 0 && !slices.Contains(want, got[0])
+		var row [2]string
+		if len(want) > 0 && (missing || !beyond) {
+			row[0], want = want[0], want[1:]
+		}
+		if len(got) > 0 && (beyond || !missing) {
+			row[1], got = got[0], got[1:]
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // isTraced reports whether a script has all requests, below the commands that send them.
@@ -98,6 +167,34 @@ func storyTurns(story string) int {
 	return turns
 }
 
+// A storyStage is a server, a mapper of it, what a story has made of them, and all that may go
+// on in the background.
+type storyStage struct {
+	t           *testing.T
+	forms       fakeapi.Forms
+	server      *fakeapi.Server
+	replica     *fakeapi.Server // another one behind the same address, or nil
+	mapper      *apiutil.DynamicRESTMapper
+	traced      bool // all requests are shown
+	alone       bool // there is no "either", so a lookup asks the server, and takes its time, each time the same
+	log         *testLog
+	generation  uint64
+	stop, ready func()
+	subscribers map[string]*subscriber
+	begun       map[string]*begunCalls
+	controllers map[string]*controller
+	metrics     *recordedMetrics
+	watched     *watchServer
+	began       time.Time
+	sent        []string // the requests since they were last shown or forgotten
+	err         error    // of the last lookup
+	cache       *cachedView
+	answerCache context.CancelFunc                      // lets the client of the cache be answered; or nil
+	deferred    *restmapper.DeferredDiscoveryRESTMapper // over the cache
+	fleet       *fleetStage
+	options     apiutil.DynamicRESTMapperOptions // of the mapper, and of fleets
+}
+
 // play returns the story with what its commands print now.
 func (s *storyStage) play(story string, turn int) string {
 	var played []string
@@ -123,32 +220,6 @@ func (s *storyStage) play(story string, turn int) string {
 	return strings.Join(played, "\n")
 }
 
-// A storyStage is a server, a mapper of it, what a story has made of them, and all that may go
-// on in the background.
-type storyStage struct {
-	t           *testing.T
-	forms       fakeapi.Forms
-	server      *fakeapi.Server
-	mapper      *apiutil.DynamicRESTMapper
-	traced      bool // all requests are shown
-	alone       bool // there is no "either", so a lookup asks the server, and takes its time, each time the same
-	log         *testLog
-	generation  uint64
-	stop, ready func()
-	subscribers map[string]*subscriber
-	waits       map[string]waiting
-	controllers map[string]*controller
-	metrics     *recordedMetrics
-	watched     *watchServer
-	began       time.Time
-	sent        []string // the requests since they were last shown or forgotten
-	err         error    // of the last lookup
-	cache       *cachedView
-	deferred    *restmapper.DeferredDiscoveryRESTMapper // over the cache
-	fleet       *fleetStage
-	options     apiutil.DynamicRESTMapperOptions // of the mapper, and of fleets
-}
-
 // do does what a command says, and returns what it prints, and the requests if they are shown.
 func (s *storyStage) do(words []string) (told string, sent []string) {
 	s.t.Helper()
@@ -163,16 +234,22 @@ func (s *storyStage) do(words []string) (told string, sent []string) {
 	var beside []string
 	took := time.Since(start)
 	synctest.Wait() // for a refresh that a hit has begun
-	if s.traced {
-		sent = s.trace()
-	} else if words[0] == "lookup" && s.alone && s.collect() > 0 {
-		beside = append(beside, "asked")
+	switch words[0] {
+	case "lookup", "confirm", "is-served":
+		if !s.traced && s.alone && s.collect() > 0 {
+			beside = append(beside, "asked")
+		}
+	case "sleep", "running", "await-request":
+		took = 0
 	}
-	if s.alone && took > 0 && words[0] != "sleep" && words[0] != "ask" && words[0] != "running" {
+	if s.alone && took > 0 {
 		beside = append(beside, took.String())
 	}
 	if len(beside) > 0 {
 		told += " (" + strings.Join(beside, ", ") + ")"
+	}
+	if s.traced {
+		sent = s.trace()
 	}
 	return strings.TrimSpace(told), sent
 }
@@ -186,82 +263,30 @@ func (s *storyStage) collect() int {
 	return len(requests)
 }
 
-func (s *storyStage) command(name string, args []string) (told string, err error) {
-	ctx := context.Background()
-	switch name {
-	case "new":
-		return "", s.begin(args)
-	case "warm":
-		readAll(s.t, s.mapper)
-	case "ask":
-		return s.askAll(kindOf(args[0])), nil
-	case "lookup":
-		told, s.err = lookup(ctx, s.mapper, args[0], groupOf(args[1]), args[2], args[3:]...)
-		if s.traced {
-			return answered(told, s.err), nil
+// trace returns the requests since it was called last. Those of several groups are sent side by
+// side, and are listed by their paths.
+func (s *storyStage) trace() (lines []string) {
+	var live []string // requests one after the other, none of them of the document
+	groups := map[string]bool{}
+	flush := func() {
+		if len(groups) > 1 {
+			slices.Sort(live)
 		}
-		return answerWord(told, s.err), nil
-	case "reset":
-		if len(args) == 0 {
-			s.mapper.Reset()
+		lines, live = append(lines, live...), nil
+		clear(groups)
+	}
+	for _, r := range s.server.TakeRequests() {
+		line := strings.Replace("  "+r.String(), "  v2beta1+", "  v2+", 1)
+		if parts := strings.Split(r.Path, "/"); len(parts) > 2 { // "", "api", VERSION; or "", "apis", GROUP, VERSION
+			live = append(live, line)
+			groups[strings.Join(parts[:3], "/")] = true
+			continue
 		}
-		for _, group := range args {
-			s.mapper.ResetGroup(group)
-		}
-	case "refresh":
-		return errorWord(s.mapper.Refresh(ctx, args...)), nil
-	case "miss":
-		missElsewhere(s.t, s.mapper)
-	case "nothing":
-	case "sleep":
-		d, err := time.ParseDuration(args[0])
-		time.Sleep(d)
-		return "", err
-	case "start":
-		s.stop = startMapper(s.t, s.mapper)
-		synctest.Wait()
-	case "stop":
-		s.stop()
-		s.stop = nil
-	case "health":
-		return errorWord(s.mapper.Healthz(&http.Request{})), nil
-	case "generation":
-		before := s.generation
-		s.generation = s.mapper.Generation()
-		return map[bool]string{true: "same", false: "moved"}[s.generation == before], nil
-	case "groups":
-		synctest.Wait()
-		return strconv.Itoa(s.mapper.Status().Groups), nil
-	case "reset-on-no-match":
-		return map[bool]string{true: "reset", false: "not reset"}[apiutil.ResetOnNoMatch(s.err, s.mapper)], nil
-	case "status", "failures", "metrics", "use", "confirm", "doubt", "requests", "asked", "atmost", "atleast", "forget",
-		"watching", "crd", "apiservice", "watches", "tried":
-		return s.observe(name, args)
-	case "subscribe", "unsubscribe", "changes", "wait", "waits", "run", "lingers", "cancel", "runs", "busy", "log":
-		return s.background(name, args), nil
-	case "fleet", "for", "use-of", "engage", "leave", "expel", "mapper", "keys", "running", "start-fleet", "stop-fleet":
-		return s.inFleet(name, args)
-	case "cache", "has", "list", "deferred", "poll", "reads", "fresh", "invalidate", "reset-deferred":
-		return s.discover(name, args)
-	default:
-		return "", s.upset(name, args)
+		flush()
+		lines = append(lines, line)
 	}
-	return "", nil
-}
-
-func errorWord(err error) string {
-	if err != nil {
-		return "failed"
-	}
-	return "fine"
-}
-
-// answerWord is answered without the text of an error.
-func answerWord(answer string, err error) string {
-	if err != nil && !meta.IsNoMatchError(err) {
-		return "failed"
-	}
-	return answered(answer, err)
+	flush()
+	return lines
 }
 
 // begin makes a server and a mapper. The arguments are the sort of server, and options.
@@ -291,7 +316,7 @@ func (s *storyStage) begin(args []string) error {
 	}
 	s.options, s.watched = opts, newWatchServer(s.server)
 	s.mapper = newMapperThrough(s.t, s.server, s.watched, opts)
-	s.subscribers, s.waits, s.controllers = map[string]*subscriber{}, map[string]waiting{}, map[string]*controller{}
+	s.subscribers, s.begun, s.controllers = map[string]*subscriber{}, map[string]*begunCalls{}, map[string]*controller{}
 	return nil
 }
 
@@ -302,16 +327,20 @@ func (s *storyStage) end() {
 		c.cancel()
 		<-c.returned
 	}
-	for _, w := range s.waits {
-		w.cancel()
+	for _, calls := range s.begun {
+		calls.cancel()
 	}
 	for _, sub := range s.subscribers {
 		sub.cancel()
+	}
+	if s.answerCache != nil {
+		s.answerCache()
 	}
 	if s.stop != nil {
 		s.stop()
 	}
 	if s.fleet != nil {
+		s.fleet.hear()
 		for key := range s.fleet.Status() {
 			s.fleet.Remove(key)
 		}
@@ -322,4 +351,47 @@ func (s *storyStage) end() {
 			s.t.Errorf("%d watches left open at %s", n, path)
 		}
 	}
+}
+
+func storyFaults() map[string]fakeapi.Fault {
+	return map[string]fakeapi.Fault{
+		"503": fakeapi.Status(503, 0), "403": fakeapi.Status(403, 0), "hang": fakeapi.Timeout(), "refuse": fakeapi.Refused(),
+		"login": fakeapi.LoginPage(), "drip": fakeapi.SlowDrip(time.Second), "lost": fakeapi.Empty(404), "404": fakeapi.Status(404, 0),
+		"cut": fakeapi.ResetMidBody(), "401": fakeapi.Status(401, 0), "429": fakeapi.Status(429, 0), "500": fakeapi.Status(500, 0),
+		"empty": fakeapi.EmptyGroupList(), "503-once": fakeapi.Times(1, fakeapi.Status(503, 0)), "refuse-once": fakeapi.Times(1, fakeapi.Refused()),
+		"404-once": fakeapi.Times(1, fakeapi.NotFound()), "no-route": fakeapi.LostRoute(), "no-service": fakeapi.LostService("tenant"),
+	}
+}
+
+// faultPlace is all requests, those of the document, of a group, or of a path.
+func faultPlace(place string) func(*http.Request) bool {
+	switch {
+	case place == "all":
+		return fakeapi.All()
+	case place == "document":
+		return fakeapi.At("/apis")
+	case strings.HasPrefix(place, "/"):
+		return fakeapi.At(place)
+	}
+	return fakeapi.InGroup(place)
+}
+
+// changeVersion changes a version that is served, or its place.
+func (s *storyStage) changeVersion(how, group, version string, args []string) {
+	groups := s.server.Groups()
+	g := groups[slices.IndexFunc(groups, func(g fakeapi.Group) bool { return g.Name == group })]
+	g.Versions = slices.Clone(g.Versions)
+	i := slices.IndexFunc(g.Versions, func(v fakeapi.Version) bool { return v.Name == version })
+	v := &g.Versions[i]
+	switch how {
+	case "prefer":
+		first := *v
+		g.Versions = slices.Insert(slices.Delete(g.Versions, i, i+1), 0, first)
+	case "verbs":
+		v.Resources = slices.Clone(v.Resources)
+		v.Resources[slices.IndexFunc(v.Resources, func(r fakeapi.Resource) bool { return r.Kind == args[0] })].Verbs = args[1:]
+	default:
+		v.Stale = how == "stale"
+	}
+	s.server.Put(g)
 }

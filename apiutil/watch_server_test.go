@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -91,7 +92,7 @@ func (l *watchedList) happen(what string, args []string) {
 func (l *watchedList) tell(event, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.events = append(l.events, eventLine(event, name, l.version()+1))
+	l.events = append(l.events, fmt.Sprintf(`{"type":%q,"object":{"metadata":{"name":%q,"resourceVersion":"%d"}}}`+"\n", event, name, l.version()+1))
 	l.wake()
 }
 
@@ -134,48 +135,35 @@ func (l *watchedList) watches() int {
 	return l.open
 }
 
-// verbOf returns "list" or "watch".
-func verbOf(req *http.Request) string {
-	if req.URL.Query().Get("watch") != "" {
-		return "watch"
-	}
-	return "list"
-}
-
 func (l *watchedList) answer(req *http.Request) (*http.Response, error) {
 	if err := req.Context().Err(); err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	verb := verbOf(req)
+	verb := "list"
+	if req.URL.Query().Has("watch") {
+		verb = "watch"
+	}
 	l.requests[verb]++
 	if !strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata") {
-		return jsonAnswer(req, http.StatusNotAcceptable, nil), nil // this server has no more than metadata
+		return jsonAnswer(req, http.StatusNotAcceptable, ""), nil // this server has no more than metadata
 	}
-	if l.fail.ends && verb == "watch" {
-		return jsonAnswer(req, http.StatusOK, []byte(`{"type":"ERROR","object":{"kind":"Status","code":500}}`)), nil
-	}
-	if l.fail != (listFailure{}) && !l.fail.ends && (l.fail.verb == "" || l.fail.verb == verb) {
-		return l.fail.answer(req, verb)
-	}
-	if verb == "list" { // the mapper reads no object
-		return jsonAnswer(req, http.StatusOK, fmt.Appendf(nil, `{"kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"%d"},"items":[]}`, l.version())), nil
+	f := l.fail
+	fails := f.verb == "" || f.verb == verb
+	switch {
+	case f.ends && verb == "watch":
+		return jsonAnswer(req, http.StatusOK, `{"type":"ERROR","object":{"kind":"Status","code":500}}`), nil
+	case f.refused && fails:
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	case f.code == http.StatusNotFound && fails:
+		return jsonAnswer(req, f.code, "404 page not found\n"), nil
+	case f.code > 0 && fails:
+		return jsonAnswer(req, f.code, asStatus(fmt.Sprintf("somebody cannot %s %s", verb, path.Base(req.URL.Path)))), nil
+	case verb == "list": // the mapper reads no object
+		return jsonAnswer(req, http.StatusOK, fmt.Sprintf(`{"kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"%d"},"items":[]}`, l.version())), nil
 	}
 	return l.watch(req), nil
-}
-
-func (f listFailure) answer(req *http.Request, verb string) (*http.Response, error) {
-	if f.refused {
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-	}
-	if f.code == http.StatusNotFound {
-		resp := jsonAnswer(req, f.code, []byte("404 page not found\n"))
-		resp.Header.Set("Content-Type", "text/plain; charset=utf-8")
-		return resp, nil
-	}
-	segments := strings.Split(req.URL.Path, "/")
-	return jsonAnswer(req, f.code, []byte(asStatus(fmt.Sprintf("somebody cannot %s %s", verb, segments[4])))), nil
 }
 
 // watch opens a stream of the events after a resource version.
@@ -204,7 +192,7 @@ func (l *watchedList) watch(req *http.Request) *http.Response {
 		}
 	}()
 	l.open++
-	resp := jsonAnswer(req, http.StatusOK, nil)
+	resp := jsonAnswer(req, http.StatusOK, "")
 	resp.ContentLength, resp.Body = -1, &watchBody{PipeReader: reader, list: l}
 	return resp
 }
@@ -234,15 +222,9 @@ func (b *watchBody) Close() error {
 	return b.PipeReader.Close()
 }
 
-func eventLine(event, name string, version int) string {
-	return fmt.Sprintf(`{"type":%q,"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":%q,"resourceVersion":"%d"}}}`+"\n", event, name, version)
-}
-
-func jsonAnswer(req *http.Request, code int, body []byte) *http.Response {
+func jsonAnswer(req *http.Request, code int, body string) *http.Response {
 	return &http.Response{
-		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)),
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
-		Header: http.Header{"Content-Type": {"application/json"}},
-		Body:   io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+		StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewBufferString(body)), ContentLength: int64(len(body)),
 	}
 }

@@ -5,7 +5,8 @@
 # testdata/discovery, which discovery_test.go reads.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-no_arguments "$@"
+offer_help "$@"
+(($# == 0)) || wrong "$*"
 
 cd "$root"
 for server in latest legacy; do

@@ -47,30 +47,19 @@ find_servers() {
 	newest_in "$data/$store" || newest_in "$cache"
 }
 
-# lock waits until no other run obtains servers. The lock is a link to the number of the
-# process that holds it; one that was killed holds nothing.
+# lock waits until no other run obtains servers, and makes the folder to do it in. Where there is
+# no flock, as on macOS, two runs at once do it twice.
 lock() {
-	local holder left told=''
+	local left
 	mkdir -p "$cache" && [[ -w $cache ]] || die "$cache is no folder to write to: set FRESHMAPPER_CACHE"
-	until ln -s $$ "$cache/lock" 2>/dev/null; do
-		holder=$(readlink "$cache/lock") || continue
-		if ! kill -0 "$holder" 2>/dev/null; then
-			mkdir "$cache/lock.old" 2>/dev/null || continue # another run removes it
-			[[ $(readlink "$cache/lock") != "$holder" ]] || rm -f "$cache/lock"
-			rmdir "$cache/lock.old"
-			continue
-		fi
-		[[ -n $told ]] || say "waiting for process $holder, which obtains API servers"
-		told=yes
-		sleep 1
-	done
-	temp=$cache/.tmp.$$
-	trap 'clear_away "$temp" && rm -f "$cache/lock"' EXIT
-	trap 'kill $(jobs -p) 2>/dev/null; echo "error: interrupted" >&2; exit 130' INT TERM HUP
-	for left in "$cache"/.tmp.*; do # by runs that were killed
-		kill -0 "${left##*.}" 2>/dev/null || clear_away "$left"
-	done
-	mkdir "$temp"
+	if command -v flock >/dev/null; then
+		exec 9>"$cache/lock"
+		flock -n 9 || { say 'waiting for another run, which obtains API servers' && flock 9; }
+		for left in "$cache"/.tmp.*; do clear_away "$left"; done # by runs that were killed
+	fi
+	temp=$(mktemp -d "$cache/.tmp.XXXXXX")
+	trap 'clear_away "$temp"' EXIT
+	trap 'echo "error: interrupted" >&2; exit 130' INT TERM HUP
 }
 
 # clear_away removes a folder, with what setup-envtest has made read-only in it.
@@ -83,12 +72,6 @@ install() { # FOLDER NAME
 	mv "$1" "$cache/$2"
 }
 
-# stoppable runs a command so that a signal ends it at once.
-stoppable() {
-	"$@" &
-	wait $!
-}
-
 # download lets setup-envtest fetch the newest patch of the pin's minor version, into a folder
 # of its own: in the store that it shares with other projects an interrupted run leaves a
 # broken version. An offline machine should not compile it, which takes a minute, to learn
@@ -98,7 +81,7 @@ download() {
 	[[ -z ${FRESHMAPPER_ENVTEST_OFFLINE:-} ]] || { say 'no download: FRESHMAPPER_ENVTEST_OFFLINE is set' && return 1; }
 	say "asking setup-envtest for Kubernetes ${pin%.*}.x"
 	! command -v curl >/dev/null || curl -sS --connect-timeout 3 --max-time 20 -o /dev/null https://raw.githubusercontent.com || return
-	TMPDIR=$temp CGO_ENABLED=0 stoppable go -C "$root/hack/envtest/setup" run -mod=readonly \
+	TMPDIR=$temp CGO_ENABLED=0 go -C "$root/hack/envtest/setup" run -mod=readonly \
 		sigs.k8s.io/controller-runtime/tools/setup-envtest --bin-dir "$temp" --use-env=false use "${pin%.*}.x" >&2 || return
 	dir=$(newest_in "$temp/k8s") || { say 'what setup-envtest downloaded does not fit' && return 1; }
 	install "$dir" "${dir##*/}"
@@ -121,7 +104,7 @@ build() {
 }
 
 compile() { # FOLDER PACKAGE NAME [FLAGS]
-	GOOS='' GOARCH='' CGO_ENABLED=0 GOTMPDIR=$temp stoppable go -C "$root/hack/envtest/$1" \
+	GOOS='' GOARCH='' CGO_ENABLED=0 GOTMPDIR=$temp go -C "$root/hack/envtest/$1" \
 		build -mod=readonly -buildvcs=false -trimpath -ldflags "-s -w ${4:-}" -o "$temp/out/$3" "$2"
 }
 

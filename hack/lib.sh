@@ -36,9 +36,3 @@ wrong() {
 	usage >&2
 	exit 2
 }
-
-# no_arguments is for a script that takes none.
-no_arguments() {
-	offer_help "$@"
-	[[ $# -eq 0 ]] || wrong "$*"
-}

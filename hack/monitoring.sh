@@ -5,7 +5,8 @@
 # queries of the dashboard. The first run builds promtool, which takes minutes.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-no_arguments "$@"
+offer_help "$@"
+(($# == 0)) || wrong "$*"
 
 promtool() { go tool -modfile="$root/hack/monitoring/go.mod" promtool "$@"; }
 

@@ -30,7 +30,7 @@ case " $* " in *' -h '* | *' --help '*) usage && exit ;; esac
 
 # longest are the tests of the library that take much longer with the race detector, minutes
 # together. They run without it. Most have one goroutine in virtual time.
-longest='TestCapturedDocuments|TestResetsBesideOlderReads|TestLookupsBesideOlderReads|TestHerd|TestFleetChurn'
+longest='TestResetsBesideOlderReads|TestLookupsBesideOlderReads|TestHerd|TestFleetChurn'
 longest+='|TestNoDocumentCostsMinutes|TestNegativeTTLOfManyNames|TestOracle|TestLargeServersAreRead|TestTooMuchIsNotDecoded'
 nights='TestEachPatchPasses|TestKubebuilderProject|TestConsumed' # left to the night whole
 campaigns='TestChaos|TestSoak|TestHostile|TestGateway|TestReplicas' # hack/proof, short unless flags make it longer: by night
@@ -47,42 +47,41 @@ not_run() {
 		upstream's tests in the fork of the oldest line: the newest has them here (hack/test.sh -nightly)
 		most tests of clients and caches that follow, in the forked tree and with the oldest controller-runtime of fresh: they ran with the newest (hack/test.sh -nightly)
 		short runs of chaos, gateway, replicas, soak and hostile: what they are made of is tested here (hack/test.sh -nightly)
-		the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again; 10,000 Gets of absent objects: here 1,000 (hack/test.sh -nightly)
+		the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again (hack/test.sh -nightly)
 		both ways in with the lines between the oldest and the newest, and with the oldest Go, which also vets the root module (.github/workflows/nightly.yml)
 		each patch of the series for upstream by itself, kubebuilder's make targets, the release as a consumer's module (hack/test.sh -nightly)
 		the linter on nested modules, vet on forked trees (hack/test.sh -nightly)
-		fuzzing, other people's operators; the campaigns at length (hack/proof.sh)
-		the benchmarks (hack/bench.sh)
+		fuzzing, other people's operators; the campaigns at length (hack/proof.sh); the benchmarks (hack/bench.sh)
 		all of upstream's tests on stock and fork of every line; its examples linked, which are only vetted here (hack/test.sh -matrix)
 	END
 }
 
-# untimed are the parts without a limit for their time. Each row has a name, and then a folder
+# without_servers are the parts that need none. Each row has a name, and then a folder
 # and arguments for go test, or another command.
-untimed() {
+without_servers() {
 	lane=b
 	if $nightly; then
-		part 'library, -race' gotest . -timeout 60m -race "${library[@]}"
+		part 'library, -race' gotest . -race "${library[@]}"
 	else
-		part 'library, -race' gotest . -timeout 60m -race -skip "^($longest)$" "${library[@]}"
-		part 'library, its longest tests' gotest . -timeout 60m -run "^($longest)$" "${library[@]}"
+		part 'library, -race' gotest . -race -skip "^($longest)$" "${library[@]}"
+		part 'library, its longest tests' gotest . -run "^($longest)$" "${library[@]}"
 	fi
 	part 'random histories' gotest hack/lincheck -count=1 . -seed 1
-	part 'tools in hack' gotest . $race -timeout 60m -skip "$skipped" ./hack/ways ./hack/... # the longest first
+	part 'tools in hack' gotest . $race -skip "$skipped" ./hack/ways ./hack/... # the longest first
 	part 'proofs' gotest hack/proof -count=1 -skip "$unproven" ./...
 	part "the benchmarks' own tests" gotest hack/bench -run '^Test(SameAnswers|Targets)$' .
 	part "the examples' own tests" gotest testdata/consumers -tags stock ./... # unforked, they take the way for stock
 	part 'late kinds and metrics' gotest hack/e2e $race github.com/freshmapper/freshmapper/manager/...
-	part 'clients and caches that follow, -race' gotest hack/e2e -race -timeout 20m github.com/freshmapper/freshmapper/fresh/...
-	part 'the same with the oldest controller-runtime' gotest fresh -timeout 20m -run "$followed" ./...
-	part 'verify' $nice "$root/hack/verify.sh" $lint
+	part 'clients and caches that follow, -race' gotest hack/e2e -race github.com/freshmapper/freshmapper/fresh/...
+	part 'the same with the oldest controller-runtime' gotest fresh -run "$followed" ./...
+	part 'verify' "$root/hack/verify.sh" $lint
 }
 
-# timed are the parts that measure how long something takes, or whose tests expect answers in time.
-timed() {
+# with_servers are the parts that need an API server.
+with_servers() {
 	local version
 	lane=c
-	FRESHMAPPER_E2E_RESULTS=$work/results part 'replays on an API server' gotest hack/e2e $race -count=1 -timeout 30m -parallel 4 -skip "$replays" ./...
+	FRESHMAPPER_E2E_RESULTS=$work/results part 'replays on an API server' gotest hack/e2e $race -count=1 -parallel 4 -skip "$replays" ./...
 	for version in $forked; do
 		part "the forked $version, built" build "$version" "$work/$version"
 		part "upstream's tests in the forked $version" upstream "$work/$version"
@@ -97,19 +96,10 @@ servers() {
 		printf 'export KUBEBUILDER_ASSETS=%q\nlegacy=%q\n' "$latest" "$legacy" >>"$work/store.env" && mv "$work/store.env" "$work/env"
 }
 
-# gotestsum builds the program that runs go test.
-gotestsum() {
-	say 'gotestsum'
-	go -C "$root/hack/tools" build -o "$root/.cache/gotestsum" gotest.tools/gotestsum
-}
-
 # build writes the forked tree of a release, and compiles it. Examples are not linked: that
 # takes longer than all else.
 build() { # VERSION FOLDER
-	local stock same=pkg/client/apiutil/restmapper_test.go
 	go -C "$root" run ./hack/fork -o "$2" -version "$1" -full || return
-	stock=$(go -C "$root" mod download -json "sigs.k8s.io/controller-runtime@$1" | sed -n 's/^\t"Dir": "\(.*\)",*$/\1/p') || return
-	cmp "$stock/$same" "$2/$same" || return # upstream's own test
 	(cd "$2" && go build . ./pkg/... && go vet ./examples/... $vetted)
 }
 
@@ -147,7 +137,7 @@ upstream() { # FOLDER
 	local status=0 name
 	grep -q DownloadBinaryAssets "$1/pkg/client/apiutil/restmapper_test.go" || local -x KUBEBUILDER_ASSETS=$legacy
 	followed "$1" || return
-	set -- "$1" $race -count=1 -timeout 15m
+	set -- "$1" $race -count=1
 	if $nightly; then
 		gotest "$@" ./pkg/client ./pkg/client/apiutil/... ./pkg/cache/... ./pkg/handler || status=1
 	else
@@ -184,22 +174,24 @@ gotest() {
 	[[ $dir == /* ]] || dir=$root/$dir
 	runs=$((runs + 1))
 	shift
-	(cd "$dir" && $nice "$root/.cache/gotestsum" --format standard-quiet --hide-summary skipped \
-		--ignore-non-json-output-lines --jsonfile "$row.$runs.json" -- "$@")
+	(cd "$dir" && "$root/.cache/gotestsum" --format standard-quiet --hide-summary skipped \
+		--ignore-non-json-output-lines --jsonfile "$row.$runs.json" -- -timeout 60m "$@") # that only ends what hangs
 }
 
 # matrix compares stock and fork by upstream's tests. With flags its page is only printed.
 matrix() { # FLAGS...
 	local status=0
 	start go -C "$root/hack/proof" test -count=1 -timeout 12h -v -run '^TestUpstream$' ./adopters -args -page "$work/page.md" "$@" >&2
-	finish || status=1
+	await
+	[[ -z $reason ]] || status=1
 	[[ -e $work/page.md ]] || exit 1
 	cat "$work/page.md"
 	(($#)) || cp "$work/page.md" "$root/hack/fork/MATRIX.md" # a page that says what failed is worth having, too
 	exit $status
 }
 
-# start starts a command in a process group of its own, and finish waits for all of these.
+# start starts a command in a process group of its own, and await waits for all of these. Parts
+# never fail; that they do is the reason why the run has ended early.
 start() {
 	set -m
 	"$@" </dev/null &
@@ -207,11 +199,10 @@ start() {
 	set +m
 }
 
-finish() {
-	local group status=0
-	for group in $groups; do wait "$group" || status=1; done
+await() {
+	local group
+	for group in $groups; do wait "$group" || reason='hack/test.sh BROKE'; done
 	groups=''
-	return $status
 }
 
 # end ends all groups, and waits before it kills: tests stop their API servers first.
@@ -228,23 +219,22 @@ end() {
 	done
 }
 
-# report prints what all parts came to, and then ends the script. Its argument is the
-# reason why the run has ended early.
+# report prints what all parts came to, and then ends the script.
 report() {
 	local status=0
 	trap 'exit 130' INT TERM HUP
-	if [[ -e $work/results.table ]]; then cat "$work/results.table"; fi
+	[[ ! -e $work/results.table ]] || cat "$work/results.table"
 	printf '\nthe slowest tests:\n'
 	cat "$work"/rows/*.json 2>/dev/null | "$root/.cache/gotestsum" tool slowest --num 12 2>/dev/null || true
-	if $quick; then echo 'not run: what needs an API server (-quick)'; fi
-	if [[ -n $only ]]; then echo "not run: parts whose names do not match $only (-only)"; fi
+	! $quick || echo 'not run: what needs an API server (-quick)'
+	[[ -z $only ]] || echo "not run: parts whose names do not match $only (-only)"
 	not_run | { if $nightly; then grep -v -e '-nightly)$'; else cat; fi; } | sed 's/^/not run: /'
-	sum_up "$work/rows" "$@" || status=1
+	sum_up "$work/rows" "$reason" || status=1
 	exit $status
 }
 
 quick=false nightly=false only=''
-work=$(mktemp -d) groups='' count=0
+work=$(mktemp -d) groups='' count=0 reason=''
 trap 'end; chmod -R u+w "$work" && rm -rf "$work"' EXIT
 trap 'end; exit 130' INT TERM HUP
 # Tests that are interrupted leave folders. They build programs and trees in such folders: if
@@ -271,41 +261,32 @@ while (($#)); do
 done
 ! ($quick && $nightly) || wrong '-quick with -nightly'
 
-for name in ${longest//|/ } ${nights//|/ } ${campaigns//|/ } ${proof//|/ } ${follow//|/ } TestPlain TestUnmanaged; do
+for name in ${longest//|/ } ${nights//|/ } ${campaigns//|/ } ${proof//|/ } ${follow//|/ } TestPlain; do
 	git -C "$root" grep -q --untracked "^func $name(t \*testing\.T)" -- '*_test.go' || die "there is no test $name: correct the lists in hack/test.sh"
 done
 releases=$(sed -n 's/.*Newest: *"\(v[^"]*\)".*/\1/p' "$root/hack/fork/tree/lines.go")
 forked=${releases##*$'\n'}
 library=(. ./apiutil/... ./internal/...)
-followed=. skipped='^$' unproven="^($proof)$" replays='^$' lint='' vetted='' race='' nice='' legacy=''
+followed=. skipped='^$' unproven="^($proof)$" replays='^$' lint='' vetted='' race='' legacy=''
 if $nightly; then
 	race=-race forked+=" ${releases%%$'\n'*}" vetted='./pkg/client/... ./pkg/cache/... ./pkg/handler ./pkg/metrics/...'
 else
 	followed="^($follow)$" skipped+="|^($nights)$" unproven+="|^($campaigns)$" lint=-root
-	replays='^TestPlain$/^S2-cluster-namespaces$|^TestUnmanaged$/^NotFound-minute$'
+	replays='^TestPlain$/^S2-cluster-namespaces$'
 fi
 
-gotestsum
+say 'gotestsum'
+go -C "$root/hack/tools" build -o "$root/.cache/gotestsum" gotest.tools/gotestsum
 mkdir "$work/rows"
-trap 'end; report INTERRUPTED' INT TERM HUP
-early=()
+trap 'end; reason=INTERRUPTED; report' INT TERM HUP
 if ! $quick; then
 	lane=a only='' start part 'API servers' servers
-	finish || early=('hack/test.sh BROKE')
-	if [[ -e $work/env ]]; then source "$work/env"; fi
+	await
+	[[ ! -e $work/env ]] || source "$work/env"
 fi
-if $quick; then
-	start untimed
-elif $nightly; then
-	start untimed
-	finish || early=('hack/test.sh BROKE')
-	start timed
-else # the timed parts wait most of the time, and what needs the processor has lower priority
-	nice='nice -n 10'
-	start untimed
-	nice=''
-	start timed
-fi
-finish || early=('hack/test.sh BROKE')
-if [[ -n $only ]] && ! ls "$work"/rows/[bc]* >/dev/null 2>&1; then early=("NO PART's name matches $only"); fi
-report ${early[@]+"${early[@]}"}
+start without_servers
+! $nightly || await
+$quick || start with_servers # these wait most of the time
+await
+if [[ -n $only ]] && ! ls "$work"/rows/[bc]* >/dev/null 2>&1; then reason="NO PART's name matches $only"; fi
+report

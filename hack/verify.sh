@@ -58,8 +58,12 @@ paths() {
 	[[ -z $said ]] || { echo "$said" && return 1; }
 }
 
+# actions finds those that are not pinned to a commit, with the version beside it.
+actions() { ! grep -H 'uses:' .github/workflows/*.yml | grep -vE 'uses: [a-z-]+/[a-z-]+@[0-9a-f]{40} # v[0-9.]+$'; }
+
 list '*.go' >"$files"
 check gofmt gofmt_
+check 'pinned actions' actions
 list >"$files"
 check paths paths
 while IFS= read -r -d '' file; do check "$file" bash -n "$file"; done < <(list '*.sh' .ci/run)

@@ -9,6 +9,9 @@ package control
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -22,11 +25,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 )
 
 const (
 	token    = "proof"
+	peerName = "kubernetes.default.svc"
 	readyFor = 5 * time.Minute // an API server that starts on a busy machine takes its time
 )
 
@@ -52,71 +57,85 @@ type Process struct {
 // or what hack/envtest.sh says, which may take minutes the first time. It is called
 // in a folder of hack.
 func Assets() (string, error) {
-	dir, source := os.Getenv("KUBEBUILDER_ASSETS"), "KUBEBUILDER_ASSETS"
-	if dir == "" {
-		source = "hack/envtest.sh latest"
-		cmd := exec.Command("../envtest.sh", "latest")
-		cmd.Stderr = os.Stderr
-		out, err := cmd.Output()
-		if err != nil {
-			return "", fmt.Errorf("no API server, set KUBEBUILDER_ASSETS or repair this: %s: %w", source, err)
-		}
-		dir = strings.TrimSpace(string(out))
+	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
+		return dir, nil
 	}
-	for _, name := range []string{"kube-apiserver", "etcd"} {
-		if _, err := exec.LookPath(filepath.Join(dir, name)); err != nil {
-			return "", fmt.Errorf("no API server, %s says %s: %w", source, dir, err)
-		}
+	cmd := exec.Command("../envtest.sh", "latest")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("no API server, set KUBEBUILDER_ASSETS or repair hack/envtest.sh latest: %w", err)
 	}
-	return dir, nil
+	return strings.TrimSpace(string(out)), nil
 }
 
 // Start starts a control plane from a folder with kube-apiserver and etcd. The
 // caller must stop it.
 func Start(ctx context.Context, assets string, servers int) (*Plane, error) {
+	return start(ctx, assets, make([]string, servers), nil)
+}
+
+// StartPeers starts a control plane whose API servers list in their documents what only
+// another of them serves (KEP-4020, on by default from 1.36): one API server for each of
+// configs, which is its --runtime-config. Only root may call it: each server needs a machine
+// name of its own, because its identity is made from it. The caller must stop the plane.
+func StartPeers(ctx context.Context, assets string, configs ...string) (*Plane, error) {
+	return start(ctx, assets, configs, (*Plane).joinPeers)
+}
+
+func start(ctx context.Context, assets string, configs []string, prepare func(*Plane, *Process)) (*Plane, error) {
 	dir, err := os.MkdirTemp("", "control")
 	if err != nil {
 		return nil, err
 	}
 	p := &Plane{dir: dir}
-	if err := p.start(ctx, assets, servers); err != nil {
+	addresses, err := freeAddresses(2 + len(configs))
+	if err == nil {
+		err = p.writeSecrets()
+	}
+	if err == nil {
+		p.Etcd = p.etcd(assets, addresses[0], addresses[1])
+		err = p.Etcd.Start()
+	}
+	for i, config := range configs {
+		if err != nil {
+			break
+		}
+		s := p.server(assets, addresses[2+i], config)
+		if prepare != nil {
+			prepare(p, s)
+		}
+		p.Servers = append(p.Servers, s)
+		if err = s.Start(); err == nil {
+			err = s.AwaitReady(ctx) // the first creates roles, priorities and CRDs, which the others find
+		}
+	}
+	if err != nil {
 		return nil, errors.Join(err, p.Stop())
 	}
 	return p, nil
 }
 
-func (p *Plane) start(ctx context.Context, assets string, servers int) error {
-	addresses, err := freeAddresses(2 + servers)
+// writeSecrets writes an administrator's token, a key for the tokens of service accounts, which
+// nobody uses here, and a certificate of that key, by which peers trust one another. It is its
+// own authority, and has the name by which peers call one another.
+func (p *Plane) writeSecrets() error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
-	// An administrator's token. The server also needs a key for the tokens of
-	// service accounts, which nobody uses here.
-	key, err := keyutil.MakeEllipticPrivateKeyPEM()
-	if err != nil {
+	own, err1 := cert.NewSelfSignedCACert(cert.Config{CommonName: peerName}, key)
+	keyPEM, err2 := keyutil.MarshalPrivateKeyToPEM(key)
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	if err := errors.Join(
-		os.WriteFile(p.path("account.key"), key, 0o600),
+	certPEM, err := cert.EncodeCertificates(own)
+	return errors.Join(
+		err,
+		os.WriteFile(p.path("peer.crt"), certPEM, 0o600),
+		os.WriteFile(p.path("key"), keyPEM, 0o600),
 		os.WriteFile(p.path("tokens.csv"), []byte(token+`,admin,admin,"system:masters"`+"\n"), 0o600),
-	); err != nil {
-		return err
-	}
-	p.Etcd = p.etcd(assets, addresses[0], addresses[1])
-	if err := p.Etcd.Start(); err != nil {
-		return err
-	}
-	for _, address := range addresses[2:] {
-		s := p.server(assets, address)
-		p.Servers = append(p.Servers, s)
-		if err := s.Start(); err != nil {
-			return err
-		}
-		if err := s.AwaitReady(ctx); err != nil {
-			return err // the first creates roles, priorities and CRDs, which the others find
-		}
-	}
-	return nil
+	)
 }
 
 // freeAddresses returns n different addresses on which nobody listens now.
@@ -133,7 +152,6 @@ func freeAddresses(n int) ([]string, error) {
 	return addresses, nil
 }
 
-// path is a file or a folder of the control plane.
 func (p *Plane) path(name string) string { return filepath.Join(p.dir, name) }
 
 // Empty deletes etcd's data. Kill etcd before. At its next start the cluster looks
@@ -164,7 +182,8 @@ func (p *Plane) etcd(assets, clients, peers string) *Process {
 	}
 }
 
-func (p *Plane) server(assets, address string) *Process {
+// server is an API server. Config is what it takes for --runtime-config, which may be "".
+func (p *Plane) server(assets, address, config string) *Process {
 	_, port, _ := net.SplitHostPort(address)
 	return &Process{
 		Address: address,
@@ -172,14 +191,28 @@ func (p *Plane) server(assets, address string) *Process {
 		args: []string{
 			filepath.Join(assets, "kube-apiserver"), "--etcd-servers=http://" + p.Etcd.Address,
 			"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + port,
-			"--cert-dir=" + p.path("certificates"+port),
+			"--cert-dir=" + p.path("certificates"+port), "--runtime-config=" + config,
 			"--token-auth-file=" + p.path("tokens.csv"), "--authorization-mode=RBAC",
 			"--service-account-issuer=https://localhost",
-			"--service-account-key-file=" + p.path("account.key"), "--service-account-signing-key-file=" + p.path("account.key"),
+			"--service-account-key-file=" + p.path("key"), "--service-account-signing-key-file=" + p.path("key"),
 			"--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount",
 			"--endpoint-reconciler-type=none",
 		},
 	}
+}
+
+// joinPeers makes a server, before it is started, one of those that know each other.
+func (p *Plane) joinPeers(s *Process) {
+	host, port, _ := net.SplitHostPort(s.Address)
+	certificate, key := p.path("peer.crt"), p.path("key")
+	s.host = "peer" + port
+	s.args = append(s.args,
+		"--tls-cert-file="+certificate, "--tls-private-key-file="+key, "--client-ca-file="+certificate,
+		"--proxy-client-cert-file="+certificate, "--proxy-client-key-file="+key,
+		"--requestheader-client-ca-file="+certificate, "--requestheader-allowed-names="+peerName, "--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--peer-ca-file="+certificate, "--peer-advertise-ip="+host, "--peer-advertise-port="+port,
+	)
 }
 
 // Config leads to an API server, for an administrator. It has no rate limit.

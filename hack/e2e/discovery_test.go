@@ -3,30 +3,45 @@
 package e2e
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/hack/control"
 )
 
 // TestCachedDiscovery has client-go's deferred mapper over a cached discovery of ours, beside
 // the mapper itself: a kind comes, comes back with another scope, and then an APIService has no
 // backend. apiutil/testdata/stories/discovery.txt has all else.
 func TestCachedDiscovery(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	s, cfg := startServer(ctx, t)
-	httpClient, err := rest.HTTPClientFor(cfg)
-	must(t, err)
-	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, httpClient, apiutil.DynamicRESTMapperOptions{})
-	must(t, err)
+	mapper := newMapper(t, cfg)
 	cached := apiutil.NewCachedDiscovery(mapper, s.discovery)
 	mappers := map[string]meta.ResettableRESTMapper{
 		"the mapper": mapper,
@@ -35,13 +50,17 @@ func TestCachedDiscovery(t *testing.T) {
 			discovery.ToCachedDiscoveryInterfaceWithContext(apiutil.NewCachedDiscovery(mapper, s.discovery))),
 	}
 	widget := Kind{Group: "view.example.com", Kind: "Widget", Versions: []string{"v1"}}
+	// A reading may end between client-go's calls, for the list of groups and for their versions: another lookup follows.
 	want := func(when string, scope meta.RESTScope) {
 		t.Helper()
 		for name, m := range mappers {
-			mapping, err := m.RESTMapping(schema.GroupKind{Group: widget.Group, Kind: widget.Kind})
-			if scope == nil && !meta.IsNoMatchError(err) || scope != nil && (err != nil || mapping.Scope != scope) {
-				t.Errorf("%s, %s: %v, %v", when, name, mapping, err)
-			}
+			must(t, await(ctx, when+", "+name, func() (bool, error) {
+				mapping, err := m.RESTMapping(schema.GroupKind{Group: widget.Group, Kind: widget.Kind})
+				if scope == nil && meta.IsNoMatchError(err) {
+					return true, nil
+				}
+				return err == nil && mapping.Scope == scope, err
+			}))
 		}
 	}
 	want("before", nil)
@@ -55,17 +74,22 @@ func TestCachedDiscovery(t *testing.T) {
 	}
 	want("another scope, and the mappers reset", meta.RESTScopeRoot)
 
+	dead := schema.GroupVersion{Group: "dead.example.com", Version: "v1"}
 	before, err := cached.ServerPreferredResources()
 	must(t, err)
-	dead := makeDeadAPIService(t, s)
+	makeAPIService(t, s, dead, map[string]any{"namespace": "default", "name": "dead"})
+	must(t, await(ctx, "the dead APIService in the document", func() (bool, error) {
+		group, err := s.group(ctx, dead.Group)
+		_, _, failed, errs := s.discovery.GroupsAndMaybeResources()
+		return has(group, []string{dead.Version}) && !s.aggregated || len(failed) > 0, errors.Join(err, errs)
+	}))
 	cached.Invalidate()
 	after, err := cached.ServerPreferredResources()
-	failed, _ := discovery.GroupDiscoveryFailedErrorGroups(err)
-	if len(failed) != 1 || failed[dead] == nil {
-		t.Errorf("with a dead APIService: %v", err)
+	if failed, _ := discovery.GroupDiscoveryFailedErrorGroups(err); len(failed) != 1 || failed[dead] == nil {
+		t.Errorf("with a dead APIService: %v; want an error of %s alone", err, dead)
 	}
 	if !slices.Equal(namesOf(before), namesOf(after)) {
-		t.Errorf("with a dead APIService: %q; want %q", namesOf(after), namesOf(before))
+		t.Errorf("with a dead APIService: %q; want %q as before", namesOf(after), namesOf(before))
 	}
 	want("beside a dead APIService", meta.RESTScopeRoot)
 }
@@ -80,19 +104,239 @@ func namesOf(lists []*metav1.APIResourceList) (names []string) {
 	return names
 }
 
-// makeDeadAPIService makes an APIService without a backend, and waits until the server says so.
-func makeDeadAPIService(t *testing.T, s *Server) schema.GroupVersion {
-	gv := schema.GroupVersion{Group: "dead.example.com", Version: "v1"}
-	must(t, s.Client.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1." + gv.Group},
-		"spec": map[string]any{
-			"group": gv.Group, "version": gv.Version, "groupPriorityMinimum": int64(100), "versionPriority": int64(100),
-			"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": "default", "name": "dead"},
-		},
-	}}), s.await(t.Context(), "the dead APIService in the document", func() (bool, error) {
-		group, err := s.group(t.Context(), gv.Group)
-		_, _, failed, errs := s.discovery.GroupsAndMaybeResources()
-		return err == nil && errs == nil && (has(group, []string{gv.Version}) && !s.aggregated || len(failed) > 0), nil
+// recorder notes the paths that are asked for, and answers as a gateway that has lost its routes
+// while lost.
+type recorder struct {
+	next http.RoundTripper
+	lost atomic.Bool
+
+	mu    sync.Mutex
+	paths []string
+}
+
+func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	r.mu.Lock()
+	r.paths = append(r.paths, req.URL.Path)
+	r.mu.Unlock()
+	if !r.lost.Load() {
+		return r.next.RoundTrip(req)
+	}
+	w := httptest.NewRecorder()
+	http.NotFound(w, req)
+	return w.Result(), nil
+}
+
+// take returns the paths since the last take.
+func (r *recorder) take() (paths []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	paths, r.paths = r.paths, nil
+	return paths
+}
+
+// Each 404 of an API server, and of an extension server behind it, has an Audit-Id. So it needs no
+// second request to be an absence, and a 404 without one is none.
+func TestAuditIDTellsWhose404ItIs(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, cfg := startServer(ctx, t)
+	kind := Kind{Group: "widgets.example.com", Kind: "Widget", Versions: []string{"v1"}}
+	gone := Kind{Group: "gone.example.com", Kind: "Gone", Versions: []string{"v1"}}
+	must(t, s.Settle(ctx, kind), s.Settle(ctx, gone), s.Uninstall(ctx, gone))
+	extension := startExtension(t, s)
+	transport, err := rest.TransportFor(cfg)
+	must(t, err)
+	for _, path := range []string{
+		"/apis/absent.example.com", "/apis/absent.example.com/v1", "/apis/widgets.example.com/v9", "/apis/apps/v9", "/api/v9",
+		"/apis/gone.example.com", "/apis/gone.example.com/v1", "/apis/extension.example.com/v9", "/apis/" + extension.String() + "/absent",
+	} {
+		code, header, _ := get(t, transport, cfg.Host+path, "application/json")
+		if code != http.StatusNotFound || header.Get("Audit-Id") == "" {
+			t.Errorf("GET %s: %d, %v; want a 404 with an Audit-Id", path, code, header)
+		}
+	}
+
+	seen := &recorder{next: transport}
+	m := newMapperOver(t, cfg, &http.Client{Transport: seen})
+	widget := schema.GroupKind{Group: kind.Group, Kind: kind.Kind}
+	_, err = m.RESTMapping(widget)
+	must(t, err)
+	for _, group := range []string{kind.Group, "absent.example.com", "apps"} {
+		seen.take()
+		_, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: "Absent"}, "v9")
+		if asked := seen.take(); !meta.IsNoMatchError(err) || len(asked) != 1 {
+			t.Errorf("Absent.v9.%s: %v after %q; want no match after one request, whose 404 is the server's own", group, err, asked)
+		}
+	}
+	seen.lost.Store(true)
+	m.Reset()
+	for _, versions := range [][]string{{"v1"}, nil} {
+		if _, err := m.RESTMapping(widget, versions...); err != nil {
+			t.Errorf("behind a gateway without a route, versions %q: %v; known kinds are served on", versions, err)
+		}
+		_, err := m.RESTMapping(schema.GroupKind{Group: kind.Group, Kind: "Absent"}, versions...)
+		if meta.IsNoMatchError(err) || err == nil || !strings.Contains(err.Error(), "/apis") {
+			t.Errorf("a kind that is absent, behind a gateway without a route, versions %q: %v; want an error that names the path", versions, err)
+		}
+	}
+	seen.lost.Store(false)
+	must(t, s.Uninstall(ctx, kind))
+	seen.take()
+	_, err = m.RESTMapping(widget, "v1")
+	if asked := seen.take(); !meta.IsNoMatchError(err) || slices.Contains(asked, "/apis/"+kind.Group) {
+		t.Errorf("a kind that is gone, after a reset: %v after %q; want no match by the document and the version's own path", err, asked)
+	}
+}
+
+// get gets a path of a server.
+func get(t *testing.T, transport http.RoundTripper, url, accept string) (code int, header http.Header, body []byte) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	must(t, err)
+	req.Header.Set("Accept", accept)
+	resp, err := transport.RoundTrip(req)
+	must(t, err)
+	defer resp.Body.Close()
+	body, err = io.ReadAll(resp.Body)
+	must(t, err)
+	return resp.StatusCode, resp.Header, body
+}
+
+// startExtension starts a server behind kube-aggregator, which serves a version of a group without a kind, and puts
+// an Audit-Id of its own on each answer.
+func startExtension(t *testing.T, s *Server) schema.GroupVersion {
+	t.Helper()
+	gv := schema.GroupVersion{Group: "extension.example.com", Version: "v1"}
+	backend := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Audit-Id", "of-the-extension")
+		if r.URL.Path != "/apis/"+gv.String() {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": %q, "resources": []}`, gv)
+	}))
+	t.Cleanup(backend.Close)
+	port := int64(backend.Listener.Addr().(*net.TCPAddr).Port)
+	must(t, s.Client.Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "extension"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost", Ports: []corev1.ServicePort{{Port: int32(port)}}},
+	}))
+	makeAPIService(t, s, gv, map[string]any{"namespace": "default", "name": "extension", "port": port})
+	must(t, await(t.Context(), "the extension server", func() (bool, error) {
+		_, err := s.discovery.ServerResourcesForGroupVersion(gv.String())
+		return err == nil, err
 	}))
 	return gv
+}
+
+func makeAPIService(t *testing.T, s *Server, gv schema.GroupVersion, service map[string]any) {
+	t.Helper()
+	must(t, s.Client.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": gv.Version + "." + gv.Group},
+		"spec": map[string]any{
+			"group": gv.Group, "version": gv.Version, "groupPriorityMinimum": int64(100), "versionPriority": int64(100),
+			"insecureSkipTLSVerify": true, "service": service,
+		},
+	}}))
+}
+
+// Of two API servers over one etcd only the first serves policy/v1, as in an upgrade. The
+// second lists it in its document and answers 404 at its path (KEP-4020). A mapper on the
+// second serves its kinds, whatever is looked up besides.
+func TestVersionThatOnlyAPeerServes(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give API servers machine names of their own")
+	}
+	t.Parallel()
+	ctx := t.Context()
+	assets, err := control.Assets()
+	must(t, err)
+	plane, err := control.StartPeers(ctx, assets, "", "policy/v1=false")
+	must(t, err)
+	t.Cleanup(func() { must(t, plane.Stop()) })
+
+	cfg := plane.Servers[1].Config()
+	budget, absent := schema.GroupKind{Group: "policy", Kind: "PodDisruptionBudget"}, schema.GroupKind{Group: "policy", Kind: "Absent"}
+	must(t, await(ctx, "the peer's document, which is read every 30 seconds or so", func() (bool, error) {
+		_, err := newMapper(t, cfg).RESTMapping(budget)
+		return err == nil, err
+	}))
+
+	m := newMapper(t, cfg)
+	served := func(when string) {
+		t.Helper()
+		for _, versions := range [][]string{nil, {"v1"}} {
+			if _, err := m.RESTMapping(budget, versions...); err != nil {
+				t.Errorf("%s, versions %q: %v", when, versions, err)
+			}
+		}
+	}
+	served("cold")
+	for _, versions := range [][]string{{"v1"}, nil} {
+		if _, err := m.RESTMapping(absent, versions...); !meta.IsNoMatchError(err) {
+			t.Errorf("a kind that is absent, versions %q: %v", versions, err)
+		}
+		served("after a miss")
+	}
+	m.Reset()
+	served("after Reset")
+	m.ResetGroup(budget.Group)
+	served("after ResetGroup")
+	must(t, m.Refresh(ctx))
+	served("after Refresh")
+
+	mapping, err := m.RESTMapping(budget)
+	must(t, err)
+	objects, err := dynamic.NewForConfig(cfg)
+	must(t, err)
+	_, err = objects.Resource(mapping.Resource).Namespace("default").List(ctx, metav1.ListOptions{})
+	must(t, err)
+}
+
+var captured = flag.String("capture", "", "`folder` for TestCapture to write to, which is replaced")
+
+// TestCapture writes the discovery documents of an API server, byte for byte, into
+// a folder: the aggregated ones in JSON and protobuf, and the plain ones by their
+// paths in one file. hack/capture.sh runs it for both API servers. Without -capture it shows that
+// this works.
+func TestCapture(t *testing.T) {
+	folder := *captured
+	if folder == "" {
+		folder = t.TempDir()
+	}
+	must(t, os.RemoveAll(folder), os.MkdirAll(folder, 0o755))
+	_, cfg := startServer(t.Context(), t)
+	transport, err := rest.TransportFor(cfg)
+	must(t, err)
+	read := func(path, accept string) []byte {
+		code, _, body := get(t, transport, cfg.Host+path, accept)
+		if code != http.StatusOK {
+			t.Fatalf("GET %s as %s: status %d", path, accept, code)
+		}
+		return body
+	}
+	save := func(file string, body []byte) { must(t, os.WriteFile(filepath.Join(folder, file), body, 0o644)) }
+	for suffix, accept := range map[string]string{"json": "application/json", "pb": "application/vnd.kubernetes.protobuf"} {
+		accept += ";g=apidiscovery.k8s.io;as=APIGroupDiscoveryList;v="
+		for _, path := range []string{"api", "apis"} {
+			save("aggregated."+path+"."+suffix, read("/"+path, accept+"v2,"+accept+"v2beta1")) // the newest that the server speaks
+		}
+	}
+	var list metav1.APIGroupList
+	must(t, json.Unmarshal(read("/apis", "application/json"), &list))
+	paths := []string{"/api", "/api/v1", "/apis"}
+	for _, group := range list.Groups {
+		paths = append(paths, "/apis/"+group.Name)
+		for _, v := range group.Versions {
+			paths = append(paths, "/apis/"+v.GroupVersion)
+		}
+	}
+	slices.Sort(paths)
+	var lines []string // one for each path
+	for _, path := range paths {
+		lines = append(lines, fmt.Sprintf("%q: %s", path, bytes.TrimSpace(read(path, "application/json"))))
+	}
+	save("plain.json", []byte("{\n"+strings.Join(lines, ",\n")+"\n}\n"))
+	t.Logf("%s: %d groups", folder, len(list.Groups)+1)
 }

@@ -3,17 +3,21 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
-	"github.com/freshmapper/freshmapper/manager/restmappermetrics"
 )
 
 func document(t *testing.T, name string) string {
@@ -23,41 +27,28 @@ func document(t *testing.T, name string) string {
 	return string(text)
 }
 
-func documents(t *testing.T) []string {
+// documents are the names of the pages, of which no other program tests what they say.
+func documents(t *testing.T) (names []string) {
 	t.Helper()
-	names := []string{"README.md", "CONTRIBUTING.md", "DESIGN.md", "CHANGELOG.md", "SECURITY.md", "testdata/consumers/README.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "testdata/consumers/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		must(t, err)
 		for _, name := range found {
-			rel, err := filepath.Rel(root, name)
-			must(t, err)
-			names = append(names, rel)
+			names = append(names, strings.TrimPrefix(name, root+"/"))
 		}
 	}
 	if len(names) < 10 {
-		t.Fatalf("documents: %q", names)
+		t.Fatalf("only these documents were found: %q", names)
 	}
 	return names
 }
 
-func TestReadmeIsShort(t *testing.T) {
-	if n := strings.Count(document(t, "README.md"), "\n"); n > 120 {
-		t.Errorf("README.md has %d lines, 120 are enough", n)
-	}
-}
-
-var (
-	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	fenced  = regexp.MustCompile("(?s)```.*?\n```")
-	notSlug = regexp.MustCompile(`[^a-z0-9 _-]`)
-)
-
 // Every link into the repository leads somewhere, to its heading, too.
 func TestDocumentsLinks(t *testing.T) {
+	link, fenced := regexp.MustCompile(`\]\(([^)\s]+)\)`), regexp.MustCompile("(?s)```.*?\n```")
+	heading, notSlug := regexp.MustCompile(`(?m)^#+ *(.*?) *$`), regexp.MustCompile(`[^a-z0-9 _-]`)
 	for _, name := range documents(t) {
-		text := fenced.ReplaceAllString(document(t, name), "")
-		for _, found := range link.FindAllStringSubmatch(text, -1) {
+		for _, found := range link.FindAllStringSubmatch(fenced.ReplaceAllString(document(t, name), ""), -1) {
 			if strings.Contains(found[1], "://") {
 				continue
 			}
@@ -68,62 +59,46 @@ func TestDocumentsLinks(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
 				t.Errorf("%s links to %s: %v", name, found[1], err)
-				continue
-			}
-			if anchor != "" && !hasHeading(document(t, target), anchor) {
+			} else if anchor != "" && !slices.ContainsFunc(heading.FindAllStringSubmatch(document(t, target), -1), func(h []string) bool {
+				return strings.ReplaceAll(notSlug.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-") == anchor
+			}) {
 				t.Errorf("%s links to %s, but %s has no such heading", name, found[1], target)
 			}
 		}
 	}
 }
 
-func hasHeading(text, anchor string) bool {
-	for _, line := range strings.Split(text, "\n") {
-		if strings.HasPrefix(line, "#") {
-			slug := notSlug.ReplaceAllString(strings.ToLower(strings.TrimSpace(strings.TrimLeft(line, "#"))), "")
-			if strings.ReplaceAll(slug, " ", "-") == anchor {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // The whole programs in the documents compile, with the provider as they stand,
 // and are as gofmt would have them.
 func TestDocumentsPrograms(t *testing.T) {
 	dir := t.TempDir()
+	write := func(name, text string) {
+		full := filepath.Join(dir, name)
+		must(t, os.MkdirAll(filepath.Dir(full), 0o755), os.WriteFile(full, []byte(text), 0o644))
+	}
 	absolute, err := filepath.Abs(root)
 	must(t, err)
 	for _, name := range []string{"go.mod", "go.sum"} {
-		write(t, dir, name, strings.ReplaceAll(document(t, "hack/e2e/"+name), "=> ../..", "=> "+absolute))
+		write(name, strings.ReplaceAll(document(t, "hack/e2e/"+name), "=> ../..", "=> "+absolute))
 	}
 	program := regexp.MustCompile("(?s)```go\n(package main\n.*?)\n```")
 	programs := 0
 	for _, name := range documents(t) {
-		for i, found := range program.FindAllStringSubmatch(document(t, name), -1) {
+		for _, found := range program.FindAllStringSubmatch(document(t, name), -1) {
 			programs++
-			folder := strings.TrimSuffix(filepath.Base(name), ".md") + string(rune('a'+i))
-			write(t, dir, folder+"/main.go", found[1]+"\n")
+			write(fmt.Sprintf("%s%d/main.go", strings.TrimSuffix(filepath.Base(name), ".md"), programs), found[1]+"\n")
 		}
 	}
 	if programs == 0 {
-		t.Error("no program in the documents")
+		t.Error("no document has a program")
 	}
 	for _, args := range [][]string{{"go", "vet", "-mod=mod", "./..."}, {"gofmt", "-l", "."}} {
-		cmd := exec.Command(args[0], args[1:]...)
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil || args[0] == "gofmt" && len(out) > 0 {
-			t.Errorf("%s: %v\n%s", strings.Join(args, " "), err, out)
+			t.Errorf("the programs in the documents: %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
-}
-
-func write(t *testing.T, dir, name, text string) {
-	t.Helper()
-	full := filepath.Join(dir, name)
-	must(t, os.MkdirAll(filepath.Dir(full), 0o755))
-	must(t, os.WriteFile(full, []byte(text), 0o644))
 }
 
 // Demos and benchmarks use the newest release, and the workflow releases all lines.
@@ -142,16 +117,16 @@ func TestLinesAreNamed(t *testing.T) {
 // What alerts and dashboard ask for are metrics that there are, and each alert is tested.
 // hack/monitoring.sh checks them with promtool.
 func TestMonitoring(t *testing.T) {
-	known := metrics(t)
+	source := document(t, "manager/restmappermetrics/recorder.go")
 	alerts, tests := document(t, "docs/monitoring/alerts.yaml"), document(t, "docs/monitoring/alerts_test.yaml")
-	asked := regexp.MustCompile(`controller_runtime_restmapper_[a-z_]+`).FindAllString(alerts+document(t, "docs/monitoring/dashboard.json"), -1)
+	asked := regexp.MustCompile(`controller_runtime_restmapper_([a-z_]+)`).FindAllStringSubmatch(alerts+document(t, "docs/monitoring/dashboard.json"), -1)
 	names := regexp.MustCompile(`- alert: (\S+)`).FindAllStringSubmatch(alerts, -1)
 	if len(asked) < 12 || len(names) < 3 {
 		t.Errorf("only %d metrics are asked for, by %d alerts and the dashboard", len(asked), len(names))
 	}
 	for _, metric := range asked {
-		if !known[strings.TrimSuffix(metric, "_bucket")] {
-			t.Errorf("alerts or dashboard ask for %s, which is not there", metric)
+		if !strings.Contains(source, `"`+strings.TrimSuffix(metric[1], "_bucket")+`"`) {
+			t.Errorf("alerts or dashboard ask for %s, which the recorder does not have", metric[0])
 		}
 	}
 	for _, name := range names {
@@ -161,21 +136,45 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
-// metrics are the names that a recorder registers.
-func metrics(t *testing.T) map[string]bool {
-	t.Helper()
-	registry := prometheus.NewRegistry()
-	if _, err := restmappermetrics.New(registry); err != nil {
-		t.Fatal(err)
+// Each example has a manifest that an API server takes, whose flags the program knows. The
+// program ends with an error if it can't go on.
+func TestDeploy(t *testing.T) {
+	t.Parallel()
+	server, _ := startServer(t.Context(), t)
+	manifests, err := filepath.Glob(consumersRoot + "/*/deploy.yaml")
+	must(t, err)
+	if len(manifests) < 4 {
+		t.Errorf("only the examples %q have a manifest", manifests)
 	}
-	described := make(chan *prometheus.Desc, 100)
-	registry.Describe(described)
-	close(described)
-	known := map[string]bool{}
-	for desc := range described {
-		if found := regexp.MustCompile(`fqName: "([^"]+)"`).FindStringSubmatch(desc.String()); found != nil {
-			known[found[1]] = true
+	for _, manifest := range manifests {
+		name := filepath.Base(filepath.Dir(manifest))
+		t.Run(name, func(t *testing.T) {
+			binary, args := build(t.Context(), t, name, "stock", nil), deploy(t, server, name)
+			for last, want := range map[string]string{"-h": "Usage of", "-kubeconfig=absent": "absent"} {
+				said, err := exec.CommandContext(t.Context(), binary, append(slices.Clone(args), last)...).CombinedOutput()
+				if (err == nil) != (last == "-h") || !strings.Contains(string(said), want) {
+					t.Errorf("%q and %s: %v; want success for -h alone, and the words %q in\n%s", args, last, err, want, said)
+				}
+			}
+		})
+	}
+}
+
+// deploy creates the objects of a manifest, and returns the arguments of its Deployment. An
+// unknown field is an error, and so is a namespace or a role that comes too late or never.
+func deploy(t *testing.T, server *Server, name string) (args []string) {
+	t.Helper()
+	strict := client.WithFieldValidation(server.Client, metav1.FieldValidationStrict)
+	for _, document := range strings.Split(document(t, "testdata/consumers/"+name+"/deploy.yaml"), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		must(t, yaml.Unmarshal([]byte(document), &object.Object), strict.Create(t.Context(), object))
+		if kind := object.GetKind(); kind != "CustomResourceDefinition" && object.GetName() != name {
+			t.Errorf("%s %s: service account, role and binding find one another by the name %s", kind, object.GetName(), name)
+		}
+		if object.GetKind() == "Deployment" {
+			containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+			args, _, _ = unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
 		}
 	}
-	return known
+	return args
 }

@@ -31,7 +31,10 @@ import (
 	"github.com/freshmapper/freshmapper/hack/control"
 )
 
-const pollFor = 90 * time.Second // an API server that starts on a busy machine takes its time
+// patience is how long anything that must come is waited for: it only ends what hangs. A kube-apiserver that
+// could not list the objects of a CRD that goes tries that again with pauses that double, which takes minutes on a
+// busy machine. Nothing here bounds the time that something takes.
+const patience = 5 * time.Minute
 
 // Server is a real API server with its etcd.
 type Server struct {
@@ -122,13 +125,6 @@ func (k Kind) resource() string {
 	return strings.ToLower(k.Kind) + "s"
 }
 
-func (k Kind) scope() string {
-	if k.Cluster {
-		return "cluster-wide"
-	}
-	return "namespaced"
-}
-
 // Install creates the kind's CRD, or updates its versions, and returns once /apis/g/v
 // shows the kind in all of them. A server without aggregated discovery must list the
 // versions at /apis/g as well, which it does some milliseconds later: only there a client
@@ -142,7 +138,7 @@ func (s *Server) Install(ctx context.Context, kind Kind) error {
 	if err != nil {
 		return err
 	}
-	return s.await(ctx, kind.Kind+" in "+kind.Group, func() (bool, error) {
+	return await(ctx, kind.Kind+" in "+kind.Group, func() (bool, error) {
 		live, err := s.live(kind)
 		if served := kind.in(live) == len(kind.Versions); !served || err != nil || s.aggregated {
 			return served, err
@@ -163,7 +159,7 @@ func (s *Server) Settle(ctx context.Context, kind Kind) error {
 	if err := s.Install(ctx, kind); err != nil {
 		return err
 	}
-	return s.await(ctx, kind.Kind+" in all documents of "+kind.Group, func() (bool, error) {
+	return await(ctx, kind.Kind+" in all documents of "+kind.Group, func() (bool, error) {
 		group, err := s.group(ctx, kind.Group)
 		if err != nil || !ready(group) {
 			return false, err
@@ -177,8 +173,7 @@ func (s *Server) Settle(ctx context.Context, kind Kind) error {
 }
 
 // Uninstall deletes the kind's CRD, and returns once neither a live endpoint nor the bulk
-// document shows the kind in any scope. A kube-apiserver that could not list the objects, as
-// a busy one that has just begun to serve them, tries that again with pauses that double.
+// document shows the kind in any scope.
 func (s *Server) Uninstall(ctx context.Context, kind Kind) error {
 	crd := kind.crd()
 	if err := s.Client.Delete(ctx, crd); err != nil {
@@ -186,7 +181,7 @@ func (s *Server) Uninstall(ctx context.Context, kind Kind) error {
 	}
 	other := kind
 	other.Cluster = !kind.Cluster
-	return await(ctx, 5*time.Minute, "the end of "+crd.Name, func() (bool, error) {
+	return await(ctx, "the end of "+crd.Name, func() (bool, error) {
 		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(crd), crd); !apierrors.IsNotFound(err) {
 			return false, err
 		}
@@ -213,7 +208,7 @@ func (s *Server) Make(ctx context.Context, kind Kind, name string, edit func(*un
 	if err != nil {
 		return err
 	}
-	return s.await(ctx, fmt.Sprintf("%s %q to be made", kind.Kind, name), func() (bool, error) {
+	return await(ctx, fmt.Sprintf("%s %q to be made", kind.Kind, name), func() (bool, error) {
 		err := s.discovery.RESTClient().Post().AbsPath(kind.path(object.GetNamespace())).
 			SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
 		return err == nil, err
@@ -239,13 +234,9 @@ func (k Kind) path(namespace string) string {
 	return path.Join(group, "namespaces", namespace, k.resource())
 }
 
-func (s *Server) await(ctx context.Context, what string, yes func() (bool, error)) error {
-	return await(ctx, pollFor, what, yes)
-}
-
 // await calls yes until it returns true.
-func await(ctx context.Context, within time.Duration, what string, yes func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
+func await(ctx context.Context, what string, yes func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		ok, err := yes()
@@ -261,10 +252,10 @@ func await(ctx context.Context, within time.Duration, what string, yes func() (b
 }
 
 // eventually waits until yes holds, and returns how long that took.
-func eventually(t *testing.T, within time.Duration, what string, yes func() bool) time.Duration {
+func eventually(t *testing.T, what string, yes func() bool) time.Duration {
 	t.Helper()
 	begun := time.Now()
-	must(t, await(t.Context(), within, what, func() (bool, error) { return yes(), nil }))
+	must(t, await(t.Context(), what, func() (bool, error) { return yes(), nil }))
 	return time.Since(begun)
 }
 

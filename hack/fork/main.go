@@ -37,7 +37,9 @@ const help = `fork puts a RESTMapper that stays fresh into your controller-runti
 DIR/third_party/controller-runtime, builds, and adds one replace line to DIR/go.mod.
 go.mod comes last: if the build fails, or you interrupt it, DIR is as it was. Run it
 again when the controller-runtime version or this tool has changed: it updates the
-tree. Otherwise it changes nothing. -undo puts go.mod and go.sum back.
+tree. Otherwise it changes nothing. -undo removes the tree and puts go.mod and go.sum
+back byte for byte; one that you have changed since stays as it is, but for the
+replace line and the sums of controller-runtime.
 
 -check changes nothing. It succeeds if the tree is whole, of the version that
 go.mod requires, and has this tool's mapper; otherwise one line tells what to run.
@@ -72,15 +74,12 @@ func main() {
 func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
 	var o options
 	flags := flag.NewFlagSet("fork", flag.ContinueOnError)
-	flags.StringVar(&o.into, "into", "", "")
-	flags.StringVar(&o.out, "o", "", "")
-	flags.StringVar(&o.check, "check", "", "")
-	flags.StringVar(&o.version, "version", "", "")
-	flags.BoolVar(&o.tool, "V", false, "")
-	flags.BoolVar(&o.full, "full", false, "")
-	flags.BoolVar(&o.undo, "undo", false, "")
-	flags.BoolVar(&o.nobuild, "nobuild", false, "")
-	flags.BoolVar(&o.force, "force", false, "")
+	for name, to := range map[string]*string{"into": &o.into, "o": &o.out, "check": &o.check, "version": &o.version} {
+		flags.StringVar(to, name, "", "")
+	}
+	for name, to := range map[string]*bool{"V": &o.tool, "full": &o.full, "undo": &o.undo, "nobuild": &o.nobuild, "force": &o.force} {
+		flags.BoolVar(to, name, false, "")
+	}
 	if len(args) == 1 && strings.TrimLeft(args[0], "-") == "version" {
 		args = []string{"-V"} // what -version is in most commands
 	}
@@ -105,21 +104,13 @@ func do(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
 	case o.undo:
 		return consumer.Undo(ctx, r)
 	case o.into == "":
-		return available(ctx, o.version, stdout)
+		_, err := tree.Folder(ctx, o.version, nil)
+		if err == nil {
+			fmt.Fprintf(stdout, "controller-runtime %s can be had: -o DIR writes its fork\n", o.version)
+		}
+		return err
 	}
 	return consumer.Into(ctx, r)
-}
-
-// available reports whether the fork of a release can be written.
-func available(ctx context.Context, version string, stdout io.Writer) error {
-	_, err := tree.LineOf(version)
-	if err == nil {
-		_, err = tree.Folder(ctx, version, nil)
-	}
-	if err == nil {
-		fmt.Fprintf(stdout, "controller-runtime %s can be had: -o DIR writes its fork\n", version)
-	}
-	return err
 }
 
 // valid returns an error if the flags do not fit together.

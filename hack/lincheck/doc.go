@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package lincheck runs random histories of lookups and resets against an API
-// server that changes, lags and fails, and checks every answer against what the
-// mapper promises (F1 to F3, F5, F6 and F9 of the design). It uses the public package
-// apiutil alone:
+// server that changes, lags and fails, and checks every answer against F1 to F3, F5, F6
+// and F9 in DESIGN.md. It uses the public package apiutil alone:
 //
 //	go test .                                     200 histories in each mode
 //	go test . -timeout 30m -histories 10000       more
@@ -15,17 +14,14 @@
 // # The world
 //
 // Four clients call one mapper in virtual time (testing/synctest). Kinds come, go,
-// change scope and move between versions; groups come and go. Live endpoints,
-// /apis/<group> and /apis/<group>/<version>, tell the truth of the moment at which
-// they are answered: it comes after one latency and before another. The document,
-// /api and /apis, shows a change at once, later, or much later, and never goes
-// back. Faults hit the whole server, the document, one group or one version: error codes, HTML
+// change scope and move between versions; groups come and go. A live read tells
+// the truth of the moment at which it is answered: it comes after one latency and before
+// another. The document shows a change at once, later, or much later, and never goes back. Faults hit the whole server, the document, one group or one version: error codes, HTML
 // pages, refused and hanging connections, bodies that end early, the 404 of a gateway that has lost
 // its route or its service. In a quarter of the histories no answer has an Audit-Id; a 404 is text
 // or a Status. One version may be slow. A
 // server is aggregated or legacy. It may list what only a peer serves; or two replicas of
-// different age answer for it, for each request one or the other, the live endpoints
-// included. The order of groups and versions is neither that of their names nor of their
+// different age answer for it, for each request one or the other, also for live reads. The order of groups and versions is neither that of their names nor of their
 // age, and a document has the kinds of a version in another order than a list.
 //
 // # What an answer may be

@@ -47,7 +47,6 @@ sources give the same commits and tags from an empty folder, or from the same ea
   -author A   the author of the commits (default %[3]s); their date is that of upstream's release
 `
 
-// options are what to release.
 type options struct {
 	repo           string      // a folder
 	lines          []tree.Line // at their newest tested releases
@@ -62,7 +61,6 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is main with its surroundings given, and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	all := tree.Lines[0].Minor + ".." + tree.Lines[len(tree.Lines)-1].Minor
 	o := options{ours: freshmapper.Source, matrix: freshmapper.Matrix, out: stdout}

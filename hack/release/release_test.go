@@ -7,9 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +18,21 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
+
+func TestUsage(t *testing.T) {
+	var command forktest.Command = run
+	command.Says(t, "-h", "-repo DIR", "v0.20..v0.25", "[-module M] [-notes DIR]", "or from the same earlier tags", "-author")
+	command.Refuses(t, map[string]string{
+		"":                           "give -repo DIR",
+		"-repo a b":                  `unexpected argument "b"`,
+		"-repo a -lines v0.19":       `-lines "v0.19": use a line`,
+		"-repo a -lines v0.25..v0.2": "use a line",
+		"-repo a -lines v0.24..v0.9": "use a line",
+		"-repo a -fresh 2":           "-fresh",
+		"-repo a -author nobody":     "-author",
+		"-frobnicate":                "frobnicate",
+	})
+}
 
 func request(t *testing.T, dir, lines string) options {
 	t.Helper()
@@ -31,71 +46,79 @@ func request(t *testing.T, dir, lines string) options {
 	}
 }
 
+// made makes a release, and returns what was said.
+func made(t *testing.T, o options) string {
+	t.Helper()
+	var out bytes.Buffer
+	o.out = &out
+	if err := release(context.Background(), o); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	return out.String()
+}
+
 func published(t *testing.T, lines string) (string, options) {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "deep", "fork")
-	r := request(t, dir, lines)
-	if err := release(context.Background(), r); err != nil {
-		t.Fatal(err)
-	}
-	return dir, r
+	o := request(t, filepath.Join(t.TempDir(), "deep", "fork"), lines)
+	made(t, o)
+	return o.repo, o
 }
 
-func listed(t *testing.T, dir string) string {
+// git runs git with words of a line, and returns what it said without the last newline.
+func git(t *testing.T, dir, line string) string {
 	t.Helper()
-	return forktest.Run(t, dir, "git", "for-each-ref", "--format=%(refname) %(objectname)")
+	return strings.TrimSpace(forktest.Run(t, dir, "git", strings.Fields(line)...))
 }
 
-// The same sources give the same objects, whoever runs it, wherever and when.
+const allRefs = "for-each-ref --format=%(refname)=%(objectname)"
+
+// The same sources give the same objects, whoever runs it, wherever and when, in a new folder
+// or in a clone of a repository that has nothing yet, as a git host makes it.
 func TestReproducible(t *testing.T) {
 	first, _ := published(t, "v0.24..v0.25")
-	t.Setenv("TZ", "Asia/Tokyo")
-	t.Setenv("GIT_AUTHOR_NAME", "somebody else")
-	t.Setenv("GIT_COMMITTER_DATE", "2001-02-03T04:05:06Z")
-	second, _ := published(t, "v0.24..v0.25")
-	if a, b := listed(t, first), listed(t, second); a != b || strings.Count(a, "\n") != 4 {
-		t.Errorf("two runs made\n%s\nand\n%s", a, b)
+	for name, value := range map[string]string{"TZ": "Asia/Tokyo", "GIT_AUTHOR_NAME": "somebody else", "GIT_COMMITTER_DATE": "2001-02-03T04:05:06Z"} {
+		t.Setenv(name, value)
 	}
-	forktest.Run(t, first, "git", "fsck", "--strict")
+	second := t.TempDir()
+	git(t, second, "init -q")
+	made(t, request(t, second, "v0.24..v0.25"))
+	if a, b := git(t, first, allRefs), git(t, second, allRefs); a != b || strings.Count(a, "\n") != 3 {
+		t.Errorf("want the same two branches and two tags of two runs, got\n%s\nand\n%s", a, b)
+	}
+	git(t, first, "fsck --strict")
 	forktest.Clean(t, first)
-	if head := strings.TrimSpace(forktest.Run(t, first, "git", "symbolic-ref", "HEAD")); head != "refs/heads/fresh-0.25" {
-		t.Errorf("checked out: %s", head)
+	if head := git(t, first, "symbolic-ref HEAD"); head != "refs/heads/fresh-0.25" {
+		t.Errorf("%s is checked out, and not the newest line", head)
 	}
 	for _, sign := range []string{"somebody", "2001"} {
-		if log := forktest.Run(t, second, "git", "log", "--format=fuller", "--all"); strings.Contains(log, sign) {
-			t.Errorf("%q got into a commit:\n%s", sign, log)
+		if log := git(t, second, "log --format=fuller --all"); strings.Contains(log, sign) {
+			t.Errorf("%q of the environment got into a commit:\n%s", sign, log)
 		}
 	}
 }
 
-// The first commit is upstream's tree, byte for byte; ours is on top.
+// The first commit is upstream's tree, byte for byte; ours is on top, with the notes as README
+// and without upstream's automation.
 func TestCommits(t *testing.T) {
-	dir, r := published(t, "v0.25")
-	if said := r.out.(*bytes.Buffer).String(); !strings.Contains(said, "then, in your program: go get "+tree.Module+"@v0.25.2 && go mod edit -replace="+tree.Module+"="+home+"@v0.25.2-fresh.1 &&") {
-		t.Errorf("said\n%s", said)
+	o := request(t, filepath.Join(t.TempDir(), "fork"), "v0.25")
+	if said, want := made(t, o), "then, in your program: go get "+tree.Module+"@v0.25.2 && go mod edit -replace="+tree.Module+"="+home+"@v0.25.2-fresh.1 &&"; !strings.Contains(said, want) {
+		t.Errorf("it does not say %q, but\n%s", want, said)
 	}
-	log := strings.Fields(forktest.Run(t, dir, "git", "log", "--format=%H", "v0.25.2-fresh.1"))
+	log := strings.Fields(git(t, o.repo, "log --format=%H v0.25.2-fresh.1"))
 	if len(log) != 2 {
-		t.Fatalf("commits: %q", log)
+		t.Fatalf("want two commits, upstream's and ours, got %q", log)
 	}
-	forktest.Run(t, dir, "git", "checkout", "-q", log[1])
 	want, err := tree.Upstream(context.Background(), "v0.25.2", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	forktest.Run(t, dir, "git", "clean", "-dfxq")
-	if listed := strings.Count(forktest.Run(t, dir, "git", "ls-files"), "\n"); listed != len(want) {
-		t.Errorf("%d files, upstream has %d", listed, len(want))
+	if held := forktest.Run(t, o.repo, "git", "ls-tree", "-r", "-z", log[1]); held != listing(want) {
+		t.Errorf("the first commit is not upstream's release: it has\n%s", strings.ReplaceAll(held, "\x00", "\n"))
 	}
-	for name, file := range want {
-		if forktest.Text(t, dir, name) != string(file) {
-			t.Errorf("%s is not upstream's", name)
-		}
-	}
-	forktest.Run(t, dir, "git", "checkout", "-q", "fresh-0.25")
-	readme := forktest.Text(t, dir, "README.md")
+	readme := forktest.Text(t, o.repo, "README.md")
 	for _, part := range []string{
-		"\ngo get sigs.k8s.io/controller-runtime@v0.25.2 ", "\ngo mod edit -replace=sigs.k8s.io/controller-runtime=github.com/freshmapper/controller-runtime@v0.25.2-fresh.1\n",
+		"\ngo get sigs.k8s.io/controller-runtime@v0.25.2 ",
+		"\ngo mod edit -replace=sigs.k8s.io/controller-runtime=github.com/freshmapper/controller-runtime@v0.25.2-fresh.1\n",
 		"replace sigs.k8s.io/controller-runtime => github.com/freshmapper/controller-runtime v0.25.2-fresh.1\n",
 		"\n| controller-runtime | package | stock |", "\n| v0.25.2 | build and vet |", "\n| v0.25.2 | pkg/client/apiutil |",
 	} {
@@ -106,88 +129,66 @@ func TestCommits(t *testing.T) {
 	if strings.Contains(readme, "| v0.24") || strings.Contains(readme, "%!") {
 		t.Errorf("rows of other lines in\n%s", readme)
 	}
-	if _, err := os.Stat(filepath.Join(dir, ".github")); err == nil {
+	if tree.Exists(filepath.Join(o.repo, ".github")) {
 		t.Error("upstream's automation is in the fork")
+	}
+	rule := regexp.MustCompile(`regex:([^"]*)`).FindStringSubmatch(forktest.Text(t, "../../docs", "renovate.json"))
+	if versions := regexp.MustCompile(strings.ReplaceAll(rule[1], `\\`, `\`)); !versions.MatchString("v0.25.2-fresh.1") || versions.MatchString("v0.25.2") {
+		t.Errorf("by docs/renovate.json, %s, the tag is no version, or upstream's is one", versions)
 	}
 }
 
 // newer is another mapper than that of request.
 var newer = forktest.Edited("apiutil/fresh_test.go", "package apiutil_test\n")
 
-// A further release of the same version is one more commit; notes are written.
-func TestFurtherRelease(t *testing.T) {
-	dir, r := published(t, "v0.25")
-	before := strings.TrimSpace(forktest.Run(t, dir, "git", "rev-parse", "fresh-0.25"))
-	r.ours = newer
-	r.notes = filepath.Join(t.TempDir(), "notes")
-	if err := release(context.Background(), r); err != nil {
-		t.Fatal(err)
-	}
-	forktest.Clean(t, dir)
-	if parent := strings.TrimSpace(forktest.Run(t, dir, "git", "rev-parse", "v0.25.2-fresh.2^{commit}~1")); parent != before {
-		t.Errorf("the second release is on %s, not on %s", parent, before)
-	}
-	if changed := forktest.Run(t, dir, "git", "diff", "--name-only", before, "fresh-0.25"); changed != "README.md\npkg/client/apiutil/fresh_test.go\n" {
-		t.Errorf("changed:\n%s", changed)
-	}
-	if forktest.Text(t, r.notes, "v0.25.2-fresh.2.md") != forktest.Text(t, dir, "README.md") {
-		t.Error("the notes are not the tag's")
-	}
-	var bill struct {
-		BOMFormat  string
-		Metadata   struct{ Component component }
-		Components []component
-	}
-	if err := json.Unmarshal([]byte(forktest.Text(t, r.notes, "v0.25.2-fresh.2.cdx.json")), &bill); err != nil {
-		t.Fatal(err)
-	}
-	if bill.BOMFormat != "CycloneDX" || bill.Metadata.Component.PURL != "pkg:golang/"+home+"@v0.25.2-fresh.2" || !slices.Contains(bill.Components, module("k8s.io/client-go", "v0.37.0")) || !slices.Contains(bill.Components, module(tree.Module, "v0.25.2")) {
-		t.Errorf("the SBOM is %+v", bill)
-	}
-}
-
-// Only a line whose newest tag holds something else gets an edition. The tags' own names in
-// the trees are no difference.
+// Only a line whose newest tag holds something else gets an edition: one more commit, the next
+// tag, and notes. The tags' own names in the trees are no difference.
 func TestOnlyWhatIsNew(t *testing.T) {
-	dir, r := published(t, "v0.25")
-	r.notes = filepath.Join(t.TempDir(), "notes")
-	again := func(want, left string) {
+	dir, o := published(t, "v0.25")
+	o.notes = filepath.Join(t.TempDir(), "notes")
+	first := git(t, dir, "rev-parse fresh-0.25")
+	again := func(want, say string) {
 		t.Helper()
-		out := &bytes.Buffer{}
-		r.out = out
-		if err := release(context.Background(), r); err != nil {
-			t.Fatal(err)
+		said := made(t, o)
+		if tags := strings.Fields(git(t, dir, "tag")); strings.Join(tags, " ") != want || !strings.Contains(said, say) {
+			t.Errorf("tags %s, want %s and %q in\n%s", tags, want, say, said)
 		}
-		if tags := strings.Fields(forktest.Run(t, dir, "git", "tag")); strings.Join(tags, " ") != want || !strings.Contains(out.String(), left) {
-			t.Errorf("tags %s, want %s and %q in\n%s", tags, want, left, out)
-		}
+		forktest.Clean(t, dir)
 	}
-	before, head := listed(t, dir), forktest.Text(t, dir, ".git/HEAD")
+	before := git(t, dir, allRefs)
 	again("v0.25.2-fresh.1", "nothing to do: ")
-	if after := listed(t, dir); after != before || forktest.Text(t, dir, ".git/HEAD") != head || tree.Exists(r.notes) {
-		t.Errorf("it has changed\n%sto\n%s", before, after)
+	if after := git(t, dir, allRefs); after != before || tree.Exists(o.notes) {
+		t.Errorf("a run that has nothing to do has changed\n%s\nto\n%s", before, after)
 	}
-	r.ours = newer
+	o.ours = newer
 	again("v0.25.2-fresh.1 v0.25.2-fresh.2", "v0.25.2-fresh.2 on fresh-0.25\n")
+	if parent := git(t, dir, "rev-parse v0.25.2-fresh.2^{commit}~1"); parent != first {
+		t.Errorf("the second release is on %s, not on the first, %s", parent, first)
+	}
+	if changed := git(t, dir, "diff --name-only "+first+" fresh-0.25"); changed != "README.md\npkg/client/apiutil/fresh_test.go" {
+		t.Errorf("the second release changes\n%s", changed)
+	}
+	if forktest.Text(t, o.notes, "v0.25.2-fresh.2.md") != forktest.Text(t, dir, "README.md") {
+		t.Error("the notes are not the tag's README")
+	}
 	again("v0.25.2-fresh.1 v0.25.2-fresh.2", "nothing to do: ")
-	r.lines = request(t, dir, "v0.24..v0.25").lines
+	// It can continue in a fresh clone, which has only one branch of its own; the others are the remote's.
+	clone := filepath.Join(t.TempDir(), "clone")
+	git(t, dir, "clone -q . "+clone)
+	dir, o.repo, o.lines = clone, clone, request(t, dir, "v0.24..v0.25").lines
 	again("v0.24.1-fresh.1 v0.25.2-fresh.1 v0.25.2-fresh.2", "v0.25.2-fresh.2 on fresh-0.25 has all of this")
-	if notes := forktest.Run(t, r.notes, "ls"); notes != "v0.24.1-fresh.1.cdx.json\nv0.24.1-fresh.1.md\nv0.25.2-fresh.2.cdx.json\nv0.25.2-fresh.2.md\n" {
-		t.Errorf("notes:\n%s", notes)
+	if notes := forktest.Run(t, o.notes, "ls"); notes != "v0.24.1-fresh.1.cdx.json\nv0.24.1-fresh.1.md\nv0.25.2-fresh.2.cdx.json\nv0.25.2-fresh.2.md\n" {
+		t.Errorf("want notes and an SBOM of each new tag, got\n%s", notes)
 	}
-	forktest.Clean(t, dir)
-}
-
-// A clone of a repository that has nothing yet, as a git host makes it, is as good as a new folder.
-func TestEmptyRepository(t *testing.T) {
-	dir := t.TempDir()
-	forktest.Run(t, dir, "git", "init", "-q")
-	if err := release(context.Background(), request(t, dir, "v0.25")); err != nil {
-		t.Fatal(err)
-	}
-	first, _ := published(t, "v0.25")
-	if a, b := listed(t, first), listed(t, dir); a != b {
-		t.Errorf("a new folder got\n%s, an empty repository\n%s", a, b)
+	o.ours = forktest.Newer()
+	again("v0.24.1-fresh.1 v0.24.1-fresh.2 v0.25.2-fresh.1 v0.25.2-fresh.2 v0.25.2-fresh.3", "done: ")
+	git(t, dir, "merge-base --is-ancestor origin/fresh-0.25 fresh-0.25")
+	git(t, dir, "push -q --atomic --follow-tags --dry-run origin refs/heads/fresh-*")
+	bill := forktest.Text(t, o.notes, "v0.25.2-fresh.2.cdx.json")
+	for _, want := range []string{`"bomFormat": "CycloneDX"`, `"pkg:golang/` + home + `@v0.25.2-fresh.2"`, `"pkg:golang/` + tree.Module + `@v0.25.2"`, `"pkg:golang/k8s.io/client-go@v0.37.0"`} {
+		if !strings.Contains(bill, want) || !json.Valid([]byte(bill)) {
+			t.Errorf("no %s in the SBOM\n%s", want, bill)
+		}
 	}
 }
 
@@ -195,115 +196,87 @@ func TestNewestTag(t *testing.T) {
 	repo := refs{"refs/tags/v0.25.2-fresh.10", "refs/tags/v0.25.2-fresh.9", "refs/tags/v0.25.2-fresh.x", "refs/tags/v0.25.20-fresh.11"}
 	for version, want := range map[string]int{"v0.25.2": 10, "v0.25.20": 11, "v0.24.1": 0} {
 		if got := repo.newest(version); got != want {
-			t.Errorf("%s: %d, not %d", version, got, want)
+			t.Errorf("the newest tag of %s is %d, not %d", version, got, want)
 		}
 	}
 }
 
+// What would lose somebody's work, or publish what was not tested, is refused in one line, and
+// the repository stays as it is.
 func TestRefuses(t *testing.T) {
 	dir, _ := published(t, "v0.25")
+	write := func(name string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) { forktest.Write(t, dir, name, "") }
+	}
 	tests := map[string]struct {
 		spoil func(t *testing.T, dir string)
 		edit  func(*options)
 		want  string
 	}{
-		"dirty":        {func(t *testing.T, dir string) { forktest.Write(t, dir, "alias.go", "") }, nil, "has changes that are not committed (M alias.go)"},
-		"new file":     {func(t *testing.T, dir string) { forktest.Write(t, dir, "new.go", "") }, nil, "has changes that are not committed (?? new.go)"},
-		"no matrix":    {nil, func(r *options) { r.matrix = "" }, "hack/test.sh -matrix"},
-		"another repo": {func(t *testing.T, dir string) { forktest.Run(t, dir, "git", "branch", "-m", "main") }, nil, "of something else"},
-		"own commit": {func(t *testing.T, dir string) { forktest.Write(t, dir, "new.go", ""); forktest.Commit(t, dir) }, func(r *options) { r.ours = newer },
+		"dirty":        {write("alias.go"), nil, "has changes that are not committed (M alias.go)"},
+		"new file":     {write("new.go"), nil, "has changes that are not committed (?? new.go)"},
+		"no matrix":    {nil, func(o *options) { o.matrix = "" }, "hack/test.sh -matrix"},
+		"another repo": {func(t *testing.T, dir string) { git(t, dir, "branch -m main") }, nil, "of something else"},
+		"own commit": {func(t *testing.T, dir string) { write("new.go")(t, dir); forktest.Commit(t, dir) }, func(o *options) { o.ours = newer },
 			"(git branch mine refs/heads/fresh-0.25; git checkout -B fresh-0.25 TAG)"},
-		"no repo": {func(t *testing.T, dir string) { forktest.Run(t, dir, "rm", "-rf", ".git") }, nil, "is not empty and no git repository"},
-		"broken mapper": {nil, func(r *options) {
-			r.ours = forktest.Edited("apiutil/apimachinery.go", "package apiutil\n")
+		"no repo": {func(t *testing.T, dir string) { forktest.Run(t, dir, "mv", ".git", "git") }, nil, "is not empty and no git repository"},
+		"broken mapper": {nil, func(o *options) {
+			o.ours = forktest.Edited("apiutil/apimachinery.go", "package apiutil\n")
 		}, "overwrite"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			mine := filepath.Join(t.TempDir(), "fork")
-			if err := os.CopyFS(mine, os.DirFS(dir)); err != nil {
+			o := request(t, filepath.Join(t.TempDir(), "fork"), "v0.25")
+			if err := os.CopyFS(o.repo, os.DirFS(dir)); err != nil {
 				t.Fatal(err)
 			}
-			before := listed(t, mine)
-			r := request(t, mine, "v0.25")
 			if test.spoil != nil {
-				test.spoil(t, mine)
-				if name != "no repo" {
-					before = listed(t, mine)
-				}
+				test.spoil(t, o.repo)
 			}
 			if test.edit != nil {
-				test.edit(&r)
+				test.edit(&o)
 			}
-			err := release(context.Background(), r)
+			refs := func() string {
+				if !tree.Exists(filepath.Join(o.repo, ".git")) {
+					return ""
+				}
+				return git(t, o.repo, allRefs)
+			}
+			before := refs()
+			err := release(context.Background(), o)
 			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("error: %v", err)
+				t.Errorf("want %q in an error of one line, got %v", test.want, err)
 			}
-			if name != "no repo" && listed(t, mine) != before {
-				t.Errorf("it has changed\n%sto\n%s", before, listed(t, mine))
+			if after := refs(); after != before {
+				t.Errorf("it refuses, and has changed\n%s\nto\n%s", before, after)
 			}
 		})
 	}
 }
 
-// A release can continue in a fresh clone, which has only one branch of its own;
-// the others are the remote's.
-func TestFurtherReleaseInClone(t *testing.T) {
-	dir, r := published(t, "v0.24..v0.25")
-	r.repo, r.ours = filepath.Join(t.TempDir(), "clone"), newer
-	forktest.Run(t, dir, "git", "clone", "-q", dir, r.repo)
-	if err := release(context.Background(), r); err != nil {
-		t.Fatal(err)
-	}
-	for _, branch := range []string{"fresh-0.24", "fresh-0.25"} {
-		forktest.Run(t, r.repo, "git", "merge-base", "--is-ancestor", "origin/"+branch, branch)
-	}
-	forktest.Run(t, r.repo, "git", "push", "-q", "--atomic", "--follow-tags", "--dry-run", "origin", "refs/heads/fresh-*")
-	forktest.Clean(t, r.repo)
-}
-
-// The rule for Renovate in docs/ can read the tags.
-func TestRenovateRule(t *testing.T) {
-	var config struct {
-		PackageRules []struct {
-			MatchPackageNames []string
-			Versioning        string
+// "go run .../hack/fork@version" works without a checkout: nothing in go.mod
+// forbids it (a replace or an exclude would), and the sources are inside the tool.
+func TestRunAtVersion(t *testing.T) {
+	const version = "v0.99.0"
+	repository, root := filepath.Join(t.TempDir(), "freshmapper"), filepath.Join("..", "..")
+	for _, name := range strings.Fields(forktest.Run(t, root, "git", "ls-files", "--cached", "--others", "--exclude-standard")) {
+		if tree.Exists(filepath.Join(root, name)) { // else it was removed, and that is not yet committed
+			forktest.Write(t, repository, name, forktest.Text(t, root, name))
 		}
 	}
-	if err := json.Unmarshal([]byte(forktest.Text(t, "../../docs", "renovate.json")), &config); err != nil {
-		t.Fatal(err)
-	}
-	rule := config.PackageRules[0]
-	if rule.MatchPackageNames[0] != home {
-		t.Errorf("the rule is for %q", rule.MatchPackageNames)
-	}
-	versions := regexp.MustCompile(strings.TrimPrefix(rule.Versioning, "regex:"))
-	dir, _ := published(t, "v0.25")
-	for _, tag := range strings.Fields(forktest.Run(t, dir, "git", "tag")) {
-		if !versions.MatchString(tag) {
-			t.Errorf("%s is no version to %s", tag, versions)
-		}
-	}
-	if versions.MatchString("v0.25.2") {
-		t.Error("upstream's versions count as the fork's")
-	}
-}
+	forktest.Run(t, repository, "git", "init", "-q")
+	forktest.Commit(t, repository)
+	forktest.Run(t, repository, "git", "tag", version)
 
-func TestParseLines(t *testing.T) {
-	for text, want := range map[string]string{
-		"v0.25": "v0.25.2", "v0.24..v0.25": "v0.24.1 v0.25.2", "v0.19": "use a line",
-		"v0.25..v0.24": "use a line", "v0.24..v0.99": "use a line", "": "use a line",
+	hosted(t, repository, tree.Ours)
+	for flag, want := range map[string]string{
+		"fork@" + version + " -V":    "fork " + version + ", mapper ",
+		"fork@" + version + " -h":    "go run " + tree.Ours + "/hack/fork@" + version + " -into", // how to run it again
+		"release@" + version + " -h": "-repo DIR",
 	} {
-		lines, err := parseLines(text)
-		var got []string
-		for _, line := range lines {
-			got = append(got, line.Newest)
-		}
-		if err != nil {
-			got = []string{err.Error()}
-		}
-		if !strings.Contains(strings.Join(got, " "), want) {
-			t.Errorf("%q: %q, not %q", text, got, want)
+		args := append([]string{"run"}, strings.Fields(tree.Ours+"/hack/"+flag)...)
+		if said := forktest.Run(t, t.TempDir(), "go", args...); !strings.Contains(said, want) {
+			t.Errorf("go %q does not say %q, but\n%s", args, want, said)
 		}
 	}
 }
@@ -311,9 +284,6 @@ func TestParseLines(t *testing.T) {
 // A program gets the real sources through a module proxy. The test checks what "go
 // get" gets from the tag, what is built, and what is verified.
 func TestConsumed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles client-go of two lines")
-	}
 	repository := filepath.Join(t.TempDir(), "fork")
 	r := request(t, repository, "v0.24..v0.25")
 	r.ours, r.module = freshmapper.Source, "git.example.invalid/freshmapper/controller-runtime.git"
@@ -329,7 +299,7 @@ func consume(t *testing.T, repository, module, version string) {
 	t.Helper()
 	const mapper = tree.Module + "/pkg/client/apiutil"
 	tag := version + "-fresh.1"
-	cache := forktest.Proxy(t, repository, module+"@"+tag)
+	cache := hosted(t, repository, module)
 	dir := t.TempDir()
 	forktest.Write(t, dir, "go.mod", "module example.com/operator\n\ngo 1.26.0\n\nrequire "+tree.Module+" "+version+"\n")
 	forktest.Write(t, dir, "main.go", "package main\n\nimport \""+mapper+"\"\n\n"+
@@ -348,4 +318,24 @@ func consume(t *testing.T, repository, module, version string) {
 	if err := consumer.Check(context.Background(), consumer.Request{Dir: dir, Ours: freshmapper.Source, Self: "fork", Out: &bytes.Buffer{}}); err != nil {
 		t.Errorf("fork -check: %v", err)
 	}
+}
+
+// hosted makes the go command get a module of that host and owner from a git repository in a
+// folder, into a module cache of this test. All else it gets from the module cache of the machine
+// and, where that has it not, as before. hosted returns the test's module cache.
+func hosted(t *testing.T, repository, module string) (cache string) {
+	t.Helper()
+	env := strings.Fields(forktest.Run(t, repository, "go", "env", "GOMODCACHE", "GOPROXY"))
+	cache = t.TempDir()
+	for name, value := range map[string]string{
+		"GOMODCACHE": cache, "GOPRIVATE": path.Dir(module), "GOSUMDB": "off",
+		"GOPROXY": "file://" + filepath.ToSlash(filepath.Join(env[0], "cache", "download")) + "," + env[1],
+		"GOFLAGS": os.Getenv("GOFLAGS") + " -modcacherw", // so that it can be removed
+		// git takes the folder for the host.
+		"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "url.file://" + filepath.ToSlash(repository) + ".insteadOf",
+		"GIT_CONFIG_VALUE_0": "https://" + strings.TrimSuffix(module, ".git"),
+	} {
+		t.Setenv(name, value)
+	}
+	return cache
 }

@@ -4,16 +4,21 @@ package discovery
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
 // allocated returns how many bytes f takes from the heap, garbage included.
@@ -23,6 +28,31 @@ func allocated(f func()) uint64 {
 	f()
 	runtime.ReadMemStats(&after)
 	return after.TotalAlloc - before.TotalAlloc
+}
+
+// message is a protobuf message of fields that are all of bytes.
+type message []byte
+
+func (m message) with(field protowire.Number, value string) message {
+	return protowire.AppendString(protowire.AppendTag(m, field, protowire.BytesType), value)
+}
+
+func aggregatedProtobuf(list message) []byte {
+	typeMeta := message{}.with(typeAPIVersion, "apidiscovery.k8s.io/v2").with(typeKind, aggregatedKind)
+	return append([]byte(protobufMagic), message{}.with(unknownTypeMeta, string(typeMeta)).with(unknownRaw, string(list))...)
+}
+
+func aggregatedJSON(items ...string) []byte {
+	return []byte(`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[` + strings.Join(items, ",") + `]}`)
+}
+
+// repeat joins n texts as the elements of a list.
+func repeat(n int, text func(i int) string) string {
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = text(i)
+	}
+	return strings.Join(parts, ",")
 }
 
 // A document that says too much is given up before it has taken the memory that
@@ -41,79 +71,60 @@ func TestTooMuchIsNotDecoded(t *testing.T) {
 		}
 		return string(g)
 	}
-	spread, spreadJSON := message{}, make([]string, 0, 100)
+	spread, groups := message{}, message{}
 	for i := range 100 {
 		spread = spread.with(listItems, group(i, version(maxElements/80)))
-		resources := strings.Repeat(`{"responseKind":{"kind":"K"}},`, maxElements/80)
-		spreadJSON = append(spreadJSON, fmt.Sprintf(`{"metadata":{"name":"g%d"},"versions":[{"resources":[%s{}]}]}`, i, resources))
 	}
-	inJSON := func(items string) []byte {
-		return []byte(`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[` + items + `]}`)
+	for i := range maxGroups + 1 {
+		groups = groups.with(listItems, group(i))
 	}
+	spreadJSON := repeat(100, func(i int) string {
+		return fmt.Sprintf(`{"metadata":{"name":"g%d"},"versions":[{"resources":[%s{}]}]}`, i, strings.Repeat(`{"responseKind":{"kind":"K"}},`, maxElements/80))
+	})
 	for name, test := range map[string]struct {
 		body []byte
 		want string
 		most uint64
 	}{
 		"versions of nothing":         {aggregatedProtobuf(message{}.with(listItems, strings.Repeat("\x12\x00", size/2))), "elements", 4 << 20},
-		"versions of nothing in JSON": {inJSON(`{"versions":[` + strings.Repeat(`{},`, maxElements+1) + `{}]}`), "elements", 1 << 20},
+		"versions of nothing in JSON": {aggregatedJSON(`{"versions":[` + strings.Repeat(`{},`, maxElements+1) + `{}]}`), "elements", 1 << 20},
 		"resources of one version":    {aggregatedProtobuf(message{}.with(listItems, group(0, version(maxElements)))), "elements", 256 << 20},
 		"resources of many groups":    {aggregatedProtobuf(spread), "elements", 1 << 30}, // tables and all
-		"the same in JSON":            {inJSON(strings.Join(spreadJSON, ",")), "elements", 1 << 20},
-		"quotes":                      {inJSON(`{"a":"\\\",[{` + strings.Repeat(`,`, maxElements) + `"},` + strings.Repeat(`{},`, maxElements) + `{}`), "elements", 1 << 20},
+		"the same in JSON":            {aggregatedJSON(spreadJSON), "elements", 1 << 20},
+		"quotes":                      {aggregatedJSON(`{"a":"\\\",[{` + strings.Repeat(`,`, maxElements) + `"},` + strings.Repeat(`{},`, maxElements) + `{}`), "elements", 1 << 20},
+		"groups":                      {aggregatedProtobuf(groups), "more than 65536 groups", 1 << 30},
+		"groups in JSON":              {aggregatedJSON(strings.Repeat("{},", maxGroups) + "{}"), "more than 65536 groups", 1 << 30},
+		"groups of a list":            {[]byte(`{"kind":"APIGroupList","groups":[` + strings.Repeat("{},", maxGroups) + `{}]}`), "more than 65536 groups", 1 << 30},
 	} {
 		var err error
-		took := allocated(func() { _, err = decodeBulk(test.body, namedPath) })
-		if err == nil || !strings.Contains(err.Error(), test.want) || took > test.most {
-			t.Errorf("%s: %d bytes were taken for %d, and the error is %v", name, took, len(test.body), err)
+		if took := allocated(func() { _, err = decodeBulk(test.body, namedPath) }); took > test.most {
+			t.Errorf("%s: a document of %d bytes has taken %d; want %d at most", name, len(test.body), took, test.most)
 		}
-	}
-	groups := message{}
-	for i := range maxGroups + 1 {
-		groups = groups.with(listItems, group(i))
-	}
-	for name, body := range map[string][]byte{
-		"groups": aggregatedProtobuf(groups), "in JSON": inJSON(strings.Repeat("{},", maxGroups) + "{}"),
-		"listed": []byte(`{"kind":"APIGroupList","apiVersion":"v1","groups":[` + strings.Repeat("{},", maxGroups) + `{}]}`),
-	} {
-		if _, err := decodeBulk(body, namedPath); err == nil || !strings.Contains(err.Error(), "more than 65536 groups") {
-			t.Errorf("too many %s: %v", name, err)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v; want an error with %q", name, err, test.want)
 		}
 	}
 	status := []byte(`{"kind":"Status","message":"why","details":{"causes":[{}` + strings.Repeat(",{}", size/3) + `]}}`)
 	var said briefStatus
 	if took := allocated(func() { said, _ = statusOf(status) }); said.Message != "why" || took > 1<<20 {
-		t.Errorf("a Status: %d bytes were taken for %d, message %q", took, len(status), said.Message)
+		t.Errorf("a Status of %d bytes has taken %d, want 1 MiB at most; its message is %q", len(status), took, said.Message)
 	}
 }
 
-// A large server is no hostile one: this one has 2,000 groups of two versions with
+// A large server is no hostile one: this one has 1,000 groups of two versions with
 // 30 kinds each.
 func TestLargeServersAreRead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	server := fakeapi.New(fakeapi.Typical(1, 2, 30)[1:]...)
-	forms := strings.Split(acceptBulk, ",")
-	inJSON := body(t, server, "/apis", forms[1])
-	start := bytes.Index(inJSON, []byte(`"items":[`)) + len(`"items":[`)
-	end := bytes.LastIndexByte(inJSON, ']')
-	item, items := inJSON[start:end], make([]string, 1000)
-	inProtobuf := body(t, server, "/apis", forms[0])
-	list := new(wire).field(inProtobuf[len(protobufMagic):], unknownRaw)
-	var many message
-	for i := range items {
-		name := fmt.Sprintf("g%04d", i) // as long as the one group's name, so that the lengths are still right
-		items[i] = strings.ReplaceAll(string(item), "g0001", name)
-		many = append(many, bytes.ReplaceAll(list, []byte("g0001"), []byte(name))...)
-	}
-	for form, data := range map[string][]byte{
-		"JSON":     slices.Concat(inJSON[:start], []byte(strings.Join(items, ",")), inJSON[end:]),
-		"protobuf": aggregatedProtobuf(many),
-	} {
-		doc, err := decodeBulk(data, namedPath)
-		if err != nil || len(doc.groups) != 1000 || len(doc.groups[999].Versions()) != 2 {
-			t.Errorf("%s, %d MiB: %v", form, len(data)>>20, err)
+	server, via := newServer(fakeapi.Typical(1000, 2, 30)...)
+	for _, forms := range []fakeapi.Forms{fakeapi.Aggregated(), {V2: true}} {
+		server.SetForms(forms)
+		c := newClient(t, via)
+		c.options.MaxResponseBytes = 64 << 20
+		doc, err := c.Document(context.Background())
+		if err != nil || len(doc.Groups()) != 1001 || len(doc.Groups()[1000].Versions()) != 2 {
+			t.Errorf("1,000 groups of two versions, %s: %v", server.Requests()[0], err)
 		}
 	}
 }
@@ -127,51 +138,58 @@ func TestLongTextsCostLittle(t *testing.T) {
 			c := &Client{secrets: []string{secret}}
 			var shown string
 			if took := allocated(func() { shown = c.redact(text, nil) }); took > 1<<20 {
-				t.Errorf("%d bytes were allocated for %d", took, len(text))
+				t.Errorf("to show a text of %d bytes has taken %d; want 1 MiB at most", len(text), took)
 			}
 			if strings.Contains(shown, "x-") || shown == "" || len(shown) > maxErrorText {
-				t.Errorf("of a secret of %d bytes: %s", size, shown)
+				t.Errorf("a secret of %d bytes in a text of %d is shown as %q; want none of the secret, and 1 to %d bytes", size, len(text), shown, maxErrorText)
 			}
 		}
 	}
 }
 
-// A group has at most as many versions as the bound, and one that stands for the others,
-// whatever form says so.
+// A group has at most as many versions as the bound, and one that stands for the others.
 func TestVersionsOfAGroupAreBounded(t *testing.T) {
-	var aggregated, listed, names []string
-	for i := range 100 {
-		aggregated = append(aggregated, fmt.Sprintf(`{"version":"v%d","resources":[{"resource":"rs","responseKind":{"kind":"R"}}]}`, i))
-		listed = append(listed, fmt.Sprintf(`{"version":"v%d"}`, i))
-		names = append(names, fmt.Sprintf(`"v%d"`, i))
+	group := `{"metadata":{"name":"g"},"name":"g","versions":[` + repeat(100, func(i int) string { return fmt.Sprintf(`{"version":"v%d"}`, i) }) + `]}`
+	for form, body := range map[string][]byte{"aggregated": aggregatedJSON(group), "listed": []byte(`{"kind":"APIGroupList","groups":[` + group + `]}`)} {
+		doc, err := decodeBulk(body, namedPath)
+		if err != nil || len(doc.groups[0].Versions()) != maxVersions+1 {
+			t.Errorf("%s: 100 versions, %v; want that %d are read, and one for the others", form, err, maxVersions)
+		}
 	}
-	inGroup := func(versions []string) string {
-		return `{"metadata":{"name":"g"},"name":"g","versions":[` + strings.Join(versions, ",") + `]}`
-	}
-	for name, test := range map[string]struct{ path, body string }{
-		"aggregated":     {namedPath, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[` + inGroup(aggregated) + `]}`},
-		"listed":         {namedPath, `{"kind":"APIGroupList","groups":[` + inGroup(listed) + `]}`},
-		"core":           {corePath, `{"kind":"APIVersions","versions":[` + strings.Join(names, ",") + `]}`},
-		"in many groups": {namedPath, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[` + inGroup(aggregated[:50]) + "," + inGroup(aggregated[50:]) + `]}`},
+}
+
+// Verbs that are none cost no kind and little memory, wherever they stand.
+func TestMalformedVerbsCostNothing(t *testing.T) {
+	const most = maxElements - 1
+	for verbs, want := range map[string]string{
+		`null`: "", `{}`: "", `7`: "", `true`: "", `""`: "", `[1,"get",null,{},"watch"]`: "get watch", `["\"","GET"," get"]`: "",
+		`[` + strings.Repeat(`"",`, most) + `"get"]`: "get", `["get","` + strings.Repeat("x", most) + `"]`: "get",
 	} {
-		doc, err := decodeBulk([]byte(test.body), test.path)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
+		aggregated := aggregatedJSON(`{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[{"resource":"rs","responseKind":{"kind":"R"},"verbs":` + verbs + `}]}]}`)
+		list := []byte(`{"kind":"APIResourceList","groupVersion":"g/v1","resources":[{"name":"rs","kind":"R","verbs":` + verbs + `}]}`)
+		var read [2]*snapshot.Group
+		took := allocated(func() {
+			if doc, err := decodeBulk(aggregated, namedPath); err == nil {
+				read[0] = doc.groups[0]
+			}
+			if table, err := decodeTable(list, schema.GroupVersion{Group: "g", Version: "v1"}); err == nil {
+				read[1] = snapshot.NewGroup("g", "v1", []snapshot.Version{{Name: "v1", Table: table}})
+			}
+		})
+		what := verbs[:min(len(verbs), 40)]
+		if size := uint64(len(aggregated) + len(list)); took > 4*size+64<<10 {
+			t.Errorf("verbs %s have taken %d bytes for %d; want four times as many and 64 KiB at most", what, took, size)
 		}
-		versions := documentOf(&half{}, doc, nil).Groups()[0].Versions()
-		if len(versions) != maxVersions+1 {
-			t.Errorf("%s: %d versions", name, len(versions))
-			continue
-		}
-		for i, v := range versions {
-			if v.Name != fmt.Sprintf("v%d", i) || (v.Err != nil) != (i == maxVersions) {
-				t.Errorf("%s: version %d is %s with error %v", name, i, v.Name, v.Err)
+		for i, from := range []string{"the document", "a list"} {
+			if read[i] == nil {
+				t.Errorf("%s with verbs %s is not read", from, what)
+				continue
+			}
+			diff := snapshot.Diff(new(snapshot.Snapshot), new(snapshot.Snapshot).WithDocument(snapshot.NewDocument([]*snapshot.Group{read[i]}, true), 1))
+			if len(diff) != 1 || strings.Join(diff[0].Verbs.Names(), " ") != want {
+				t.Errorf("verbs %s are read from %s as %v; want %q", what, from, diff, want)
 			}
 		}
-	}
-	if _, err := decodeGroup([]byte(`{"kind":"APIGroup","name":"g","versions":[`+strings.Join(listed, ",")+`]}`), schema.GroupVersion{Group: "g"}); err == nil || !strings.Contains(err.Error(), "64 versions") {
-		t.Errorf("a list: %v", err)
 	}
 }
 
@@ -181,71 +199,148 @@ func TestNoDocumentCostsMinutes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	repeat := func(n int, text func(i int) string) string {
-		parts := make([]string, n)
-		for i := range parts {
-			parts[i] = text(i)
-		}
-		return strings.Join(parts, ",")
+	each := func(format string) func(i int) string { // %[1]d is the number
+		return func(i int) string { return fmt.Sprintf(format, i) }
 	}
+	const group, groupEnd = `{"metadata":{"name":"g"},"versions":[`, `]}`
 	rows := func(resource func(i int) string) func(n int) string {
 		return func(n int) string {
-			return `{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[` + repeat(n, resource) + `]}]}`
+			return group + `{"version":"v1","resources":[` + repeat(n, resource) + `]}` + groupEnd
 		}
 	}
+	groups := func(g func(i int) string) func(n int) string { return func(n int) string { return repeat(n, g) } }
 	caseOf := func(i int) string { // one of many spellings of the same kind
 		kind := []byte("abcdefghijklmnopqrst")
 		for bit := range kind {
-			if i>>bit&1 == 1 {
-				kind[bit] -= 'a' - 'A'
-			}
+			kind[bit] -= byte(i>>bit&1) * ('a' - 'A')
 		}
-		return string(kind)
+		return fmt.Sprintf(`{"resource":"r%d","singularResource":"s%[1]d","responseKind":{"kind":"%s"}}`, i, kind)
 	}
 	for name, items := range map[string]func(n int) string{
-		"kinds that clash in lower case": rows(func(i int) string {
-			return fmt.Sprintf(`{"resource":"r%d","singularResource":"s%d","responseKind":{"kind":"%s"}}`, i, i, caseOf(i))
-		}),
-		"one singular name": rows(func(i int) string {
-			return fmt.Sprintf(`{"resource":"r%d","singularResource":"s","responseKind":{"kind":"K%d"}}`, i, i)
-		}),
+		"kinds that clash in lower case": rows(caseOf),
+		"one singular name":              rows(each(`{"resource":"r%d","singularResource":"s","responseKind":{"kind":"K%[1]d"}}`)),
 		"names of lists": rows(func(i int) string {
-			return fmt.Sprintf(`{"resource":"k%dlists","singularResource":"k%dlist","responseKind":{"kind":"K%d"}}`, i, i+1, i)
+			return fmt.Sprintf(`{"resource":"k%dlists","singularResource":"k%dlist","responseKind":{"kind":"K%[1]d"}}`, i, i+1)
 		}),
 		"lists of lists": rows(func(i int) string {
 			return fmt.Sprintf(`{"resource":"r%d","responseKind":{"kind":"K%s"}}`, i, strings.Repeat("List", i%60))
 		}),
-		"versions": func(n int) string {
-			return `{"metadata":{"name":"g"},"versions":[` + repeat(n, func(i int) string { return fmt.Sprintf(`{"version":"v%d","freshness":"Stale"}`, i) }) + `]}`
-		},
-		"one group": func(n int) string {
-			return repeat(n, func(i int) string {
-				return fmt.Sprintf(`{"metadata":{"name":"g"},"versions":[{"version":"v%d"},{"version":"w%d"}]}`, i, i)
-			})
-		},
-		"names in names": func(n int) string {
-			return repeat(n, func(i int) string {
-				return fmt.Sprintf(`{"metadata":{"name":"%s%d"}}`, strings.Repeat("x", i%200), i/200)
-			})
-		},
+		"versions":  func(n int) string { return group + repeat(n, each(`{"version":"v%d","freshness":"Stale"}`)) + groupEnd },
+		"one group": groups(each(group + `{"version":"v%d"},{"version":"w%[1]d"}` + groupEnd)),
+		"names in names": groups(func(i int) string {
+			return fmt.Sprintf(`{"metadata":{"name":"%s%d"}}`, strings.Repeat("x", i%200), i/200)
+		}),
 		"long names": func(n int) string {
-			return fmt.Sprintf(`{"metadata":{"name":"%s"}},`, strings.Repeat("x", 1<<20)) + repeat(n, func(i int) string { return fmt.Sprintf(`{"metadata":{"name":"g%d"}}`, i) })
+			return `{"metadata":{"name":"` + strings.Repeat("x", 1<<20) + `"}},` + repeat(n, each(`{"metadata":{"name":"g%d"}}`))
 		},
-		"groups of one table": func(n int) string {
-			return repeat(n, func(i int) string {
-				return fmt.Sprintf(`{"metadata":{"name":"g%d"},"versions":[{"version":"v1","resources":[{"resource":"rs","responseKind":{"kind":"R"}}]}]}`, i)
-			})
-		},
+		"groups of one table": groups(each(`{"metadata":{"name":"g%d"},"versions":[{"version":"v1","resources":[{"resource":"rs","responseKind":{"kind":"R"}}]}]}`)),
 	} {
-		body := []byte(`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[` + items(30_000) + `]}`)
 		began := time.Now()
-		doc, err := decodeBulk(body, namedPath)
+		doc, err := decodeBulk(aggregatedJSON(items(30_000)), namedPath)
 		if err != nil {
-			t.Fatal(name, err)
+			t.Errorf("%s: %v", name, err)
+			continue
 		}
 		use(&half{}, doc)
-		if took := time.Since(began); took > time.Minute { // some seconds at most, unless the machine is very busy
-			t.Errorf("%s: %v", name, took)
+		if took := time.Since(began); took > time.Minute { // a second at most, unless the machine is very busy
+			t.Errorf("30,000 %s have taken %v", name, took)
 		}
 	}
+}
+
+// decodeAll decodes data as every kind of document, and uses the result as a mapper
+// would.
+func decodeAll(data []byte) {
+	core, coreErr := decodeBulk(data, corePath)
+	named, namedErr := decodeBulk(data, namedPath)
+	if coreErr == nil && namedErr == nil {
+		use(core, named)
+	} else if namedErr == nil {
+		use(&half{}, named)
+	}
+	gv := schema.GroupVersion{Group: "g0001.example.com", Version: "v2"}
+	_, _ = decodeGroup(data, schema.GroupVersion{Group: gv.Group})
+	_, _ = decodeGroup(data, schema.GroupVersion{})
+	_, _ = decodeTable(data, gv)
+}
+
+func use(core, named *half) {
+	s := new(snapshot.Snapshot).WithDocument(documentOf(core, named, nil), 1)
+	s = s.Reset(2).WithDocument(documentOf(core, named, nil), 3)
+	snapshot.Diff(new(snapshot.Snapshot), s)
+	for range 20 { // enough for the index of names
+		_, _, _ = s.KindFor(schema.GroupVersionResource{Resource: "kind0001as"})
+		_, _, _ = s.KindFor(schema.GroupVersionResource{Group: "g", Resource: "klists"})
+	}
+}
+
+// No document makes a decoder panic, or hang. Run it with -fuzz to look further
+// than at the seeds.
+func FuzzDecode(f *testing.F) {
+	server, via := newServer(oddities()...)
+	server.SetForms(fakeapi.Forms{V2: true, V2beta1: true, Protobuf: true})
+	for _, path := range []string{"/api", "/apis", "/apis/g0001.example.com", "/apis/g0001.example.com/v2"} {
+		for _, accept := range append(strings.Split(acceptBulk, ","), "application/vnd.kubernetes.protobuf") {
+			data := body(f, via, path, accept)
+			f.Add(data)
+			f.Add(data[:len(data)/2])
+		}
+	}
+	for _, data := range []string{
+		"", " ", "k8s\x00", "k8s\x00\x0a", "null", "[]", `""`, "0", "{", `{"kind":"APIGroupList"}`, `{"kind":"APIVersions","versions":[1]}`,
+		`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[null,{},[],""]}`,
+		`{"kind":"APIGroup","name":"g0001.example.com","versions":[null,{},1]}`,
+		`{"kind":"APIResourceList","groupVersion":"g0001.example.com/v2","resources":[null,{},{"kind":"List"},{"name":"/"}]}`,
+	} {
+		f.Add([]byte(data))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<20 {
+			t.Skip("too much to do for a fuzzer")
+		}
+		decodeAll(data)
+	})
+}
+
+// Every document of a real form, cut off and damaged at each of its bytes.
+func TestDamagedDocumentIsNeverTakenForWhole(t *testing.T) {
+	const trailer = 4 // in protobuf two empty fields follow the document, in JSON a newline does
+	_, server := newServer(fakeapi.Typical(1, 2, 1)[1:]...)
+	for _, accept := range strings.Split(acceptBulk, ",")[:2] {
+		data := body(t, server, "/apis", accept)
+		for i := range data {
+			if _, err := decodeBulk(data[:i], namedPath); err == nil && i < len(data)-trailer {
+				t.Errorf("%s: cut off after %d of %d bytes, and taken for whole", accept, i, len(data))
+			}
+			damaged := slices.Clone(data)
+			for _, b := range []byte{0xff, damaged[i] ^ 8} {
+				damaged[i] = b
+				decodeAll(damaged)
+			}
+		}
+	}
+}
+
+// No stream that a server sends causes a panic or is read for ever.
+func FuzzWatch(f *testing.F) {
+	const object = `"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"6"}}}`
+	for _, seed := range []string{
+		`{"type":"ADDED",` + object + `{"type":"BOOKMARK",` + object, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410}}`,
+		`{"type":"ERROR"}`, `{"type":null,"object":null}`, `[]`, ``, `<html>`, `{"type":"ADDED","object":{"metadata":"x"}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: req, Body: io.NopCloser(bytes.NewReader(sent))}, nil
+		}))
+		place, events, crds := "5", 0, schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+		err := c.Watch(context.Background(), crds, &place, time.Minute, func() {}, func() { events++ })
+		if events > len(sent) || len(place) > maxVersion || place != "" && err != nil {
+			t.Errorf("%d events of %d bytes, the next watch begins at %q after %v", events, len(sent), place, err)
+		}
+		if version, err := c.listVersion(context.Background(), crds); (version == "") == (err == nil) || len(version) > maxVersion {
+			t.Errorf("version %q, %v; want one of the two, and %d bytes at most", version, err, maxVersion)
+		}
+	})
 }

@@ -8,6 +8,17 @@
 // by the bytes received, not by the Content-Type. Anything but a complete discovery document of the kind asked for is
 // an error. Only the API server's own 404 for a group or a version means that it is not
 // served: gateways and proxies answer 404, too, when they have lost their server.
+//
+// The files, from the question to the answer:
+//
+//	bulk.go, live.go, watch.go     what is asked for: the document, a list or a version, events
+//	      ↓
+//	client.go                      one request, and what it may take
+//	      ↓
+//	transport.go, absence.go       one exchange: its bytes, and whose answer a 404 is
+//	      ↓
+//	decode.go, protobuf.go         from bytes to groups and tables; bounds.go says how many
+//	errors.go, secrets.go          or an error for people, without credentials
 package discovery
 
 import (

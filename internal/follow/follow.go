@@ -6,6 +6,12 @@
 // answer of the server speaks against the mapping that was used.
 //
 // It knows the mapper by a Source, which comes through Door. So the mapper exports nothing for it.
+//
+//	follow.go                       the door, and the judging of a mapping
+//	      ↓
+//	doubt.go                        how strongly an answer speaks against a mapping
+//	kinds.go, namespace.go          which kind and which namespace a request is for
+//	map.go, watch.go, defaults.go   what clients and caches share besides
 package follow
 
 import (

@@ -6,6 +6,10 @@
 // Everything that needs a refresh rings one doorbell. One loop answers it, so no two
 // refreshes run at once, and a burst of events costs a bounded number of reads. When Run
 // returns, its goroutines have ended.
+//
+//	watch.go      who rings: a list and a watch of CRDs, or of APIServices
+//	      ↓
+//	refresh.go    the doorbell, and the loop that answers it; so does the interval
 package refresh
 
 import (

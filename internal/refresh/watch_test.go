@@ -5,6 +5,7 @@
 package refresh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -50,39 +51,37 @@ func TestWatcherTriesAgain(t *testing.T) {
 		asks   string
 		logs   string // "" for nothing
 	}{
-		"ended after an event":       {ends(added), resumed, ""},
-		"cut":                        {answer{body: added, end: syscall.ECONNRESET}, resumed, ""},
-		"cut in an event":            {ends(added + bookmark[:20]), resumed, ""},
-		"not 200":                    {answer{code: 203, body: added, end: io.EOF}, resumed, ""},
-		"no content":                 {answer{code: 204, body: added, end: io.EOF}, resumed, ""},
-		"a deletion, with spaces":    {ends(" {\n \"type\" : \"DELETED\" , \"object\" : { \"metadata\" : {\"resourceVersion\":\"6\"} } }"), resumed, ""},
-		"a version with odd signs":   {ends(strings.Replace(added, "6", "a&b=c ", 1)), "list, watch from 5, watch from a&b=c ", ""},
-		"resumed":                    {ends(added), moved, ""},
-		"resumed and expired":        {ends(expired), movedAnew, ""},
-		"resumed and refused so":     {answer{code: 410, end: io.EOF}, movedAnew, ""},
-		"resumed and refused":        {answer{code: 500, end: io.EOF}, movedAnew, "trying again"},
-		"resumed, no connection":     {answer{err: syscall.ECONNREFUSED}, movedAnew, "refused"},
-		"expired":                    {ends(expired), anew, "watch of " + crds + " failed: the server ended the watch with error 410 Gone"},
-		"refused as expired":         {answer{code: 410, end: io.EOF}, anew, "watch of " + crds + " failed: the server answered 410 Gone"},
-		"an error":                   {answer{body: added + broken}, anew, "500 Internal"},
-		"refused without end":        {answer{code: 500, body: strings.Repeat(" ", 3<<20)}, anew, "limit of 2097152 bytes"},
-		"no answer":                  {answer{delay: time.Hour}, anew, "no complete answer within 30s"},
-		"a page":                     {ends("<html>"), anew, "not a watch event"},
-		"no event":                   {ends("{}"), anew, "not a watch event"},
-		"a type that is a list":      {ends(`{"type":["a secret"]}`), anew, "not a watch event"},
-		"an unknown type":            {ends(`{"type":"a secret"}`), anew, "not a watch event"},
-		"a nested event":             {answer{body: `{"type":` + strings.Repeat("[", 500<<10)}, anew, "not a watch event"},
-		"an error without a code":    {ends(`{"type":"ERROR","object":{}}`), anew, "with error 0"},
-		"an error without an object": {ends(`{"type":"ERROR"}`), anew, "with error 0"},
-		"a huge event":               {answer{body: strings.Replace(added, "foo", strings.Repeat("x", 3<<20), 1)}, anew, "limit of 2097152 bytes"},
-		"blanks":                     {answer{body: strings.Repeat(" ", 3<<20)}, anew, "limit of 2097152 bytes"},
-		"a huge version":             {answer{body: strings.Replace(added, "6", strings.Repeat("6", 300), 1)}, anew, "more than 256 bytes"},
-		"an event without version":   {ends(strings.Replace(added, `"6"`, `""`, 1)), anew, "no resourceVersion"},
+		"ended after an event":      {ends(added), resumed, ""},
+		"cut":                       {answer{body: added, end: syscall.ECONNRESET}, resumed, ""},
+		"cut in an event":           {ends(added + bookmark[:20]), resumed, ""},
+		"not 200":                   {answer{code: 203, body: added, end: io.EOF}, resumed, ""},
+		"redirected on the host":    {answer{code: 307, location: "/elsewhere", end: io.EOF}, resumed, ""}, // to a URL without parameters
+		"a deletion, with spaces":   {ends(" {\n \"type\" : \"DELETED\" , \"object\" : { \"metadata\" : {\"resourceVersion\":\"6\"} } }"), resumed, ""},
+		"a version with odd signs":  {ends(strings.Replace(added, "6", "a&b=c ", 1)), "list, watch from 5, watch from a&b=c ", ""},
+		"resumed":                   {ends(added), moved, ""},
+		"resumed and expired":       {ends(expired), movedAnew, ""},
+		"resumed and refused so":    {answer{code: 410, end: io.EOF}, movedAnew, ""},
+		"resumed and refused":       {answer{code: 500, end: io.EOF}, movedAnew, "trying again"},
+		"resumed, no connection":    {answer{err: syscall.ECONNREFUSED}, movedAnew, "refused"},
+		"expired":                   {ends(expired), anew, "watch of " + crds + " failed: the server ended the watch with error 410 Gone"},
+		"refused as expired":        {answer{code: 410, end: io.EOF}, anew, "watch of " + crds + " failed: the server answered 410 Gone"},
+		"an error":                  {answer{body: added + broken}, anew, "500 Internal"},
+		"refused without end":       {answer{code: 500, body: strings.Repeat(" ", 3<<20)}, anew, "limit of 2097152 bytes"},
+		"no answer":                 {answer{delay: time.Hour}, anew, "no complete answer within 30s"},
+		"a page":                    {ends("<html>"), anew, "not a watch event"},
+		"no event":                  {ends("{}"), anew, "not a watch event"},
+		"a type that is a list":     {ends(`{"type":["a secret"]}`), anew, "not a watch event"},
+		"an unknown type":           {ends(`{"type":"a secret"}`), anew, "not a watch event"},
+		"a nested event":            {answer{body: `{"type":` + strings.Repeat("[", 500<<10)}, anew, "not a watch event"},
+		"an error without a code":   {ends(`{"type":"ERROR"}`), anew, "with error 0"},
+		"a huge event":              {answer{body: strings.Replace(added, "foo", strings.Repeat("x", 3<<20), 1)}, anew, "limit of 2097152 bytes"},
+		"blanks":                    {answer{body: strings.Repeat(" ", 3<<20)}, anew, "limit of 2097152 bytes"},
+		"a huge version":            {answer{body: strings.Replace(added, "6", strings.Repeat("6", 300), 1)}, anew, "more than 256 bytes"},
+		"an event without version":  {ends(strings.Replace(added, `"6"`, `""`, 1)), anew, "no resourceVersion"},
+		"an echo":                   {answer{code: 500, body: echo, end: io.EOF}, anew, "no such token: [redacted]"},
+		"redirected to another one": {answer{code: 302, location: "http://elsewhere.invalid", end: io.EOF}, anew, "redirects to another host"},
 
-		"an echo":                  {answer{code: 500, body: echo, end: io.EOF}, anew, "no such token: [redacted]"},
-		"a redirect":               {answer{code: 302, end: io.EOF}, anew, "redirects to another host"},
 		"list with an echo":        {answer{code: 500, body: echo, end: io.EOF}, "list", "no such token: [redacted]"},
-		"list redirected":          {answer{code: 302, end: io.EOF}, "list", "redirects to another host"},
 		"list refused":             {answer{err: syscall.ECONNREFUSED}, "list", "refused"},
 		"list refused as expired":  {answer{code: 410, end: io.EOF}, "list", "list of " + crds + " failed: the server answered 410 Gone"},
 		"list forbidden":           {answer{code: 403, end: io.EOF}, "list", "ClusterRole"},
@@ -97,7 +96,7 @@ func TestWatcherTriesAgain(t *testing.T) {
 		"list cut":                 {ends(list + `"items":[{}`), "list", "unexpected end"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			opens := tt.answer.err == nil && tt.answer.code < 300 && tt.answer.delay == 0
+			opens := tt.asks == resumed || tt.answer.err == nil && tt.answer.code == 0 && tt.answer.delay == 0
 			api, asks, rings := &watchAPI{watches: []answer{tt.answer, {}}}, tt.asks, "plainly"
 			switch tt.asks {
 			case "list":
@@ -110,15 +109,12 @@ func TestWatcherTriesAgain(t *testing.T) {
 			}
 			whileWatching(t, api, func(t *testing.T, w *watcherTest) {
 				time.Sleep(40 * time.Second)
-				if asked := api.asked(); asked != asks || !w.Watching() {
-					t.Errorf("asked for %s; want %s; watching: %v", asked, asks, w.Watching())
-				}
-				if rung := w.rings(); rung != rings {
-					t.Errorf("rung: %s; want %s", rung, rings)
+				if asked, rung := api.asked(), w.rings(); asked != asks || rung != rings || !w.Watching() {
+					t.Errorf("after 40 seconds it has asked for %s, and rung %s, watching %v; want %s, %s, true", asked, rung, w.Watching(), asks, rings)
 				}
 				lines := w.logged()
-				if tt.logs == "" && len(lines) > 0 || tt.logs != "" && (len(lines) != 1 || !strings.Contains(lines[0], tt.logs)) {
-					t.Errorf("logged %q; want %q", lines, tt.logs)
+				if len(lines) > 1 || (len(lines) > 0) != (tt.logs != "") || !strings.Contains(strings.Join(lines, ""), tt.logs) {
+					t.Errorf("logged %q; want one line with %q, or none if that is empty", lines, tt.logs)
 				}
 				if strings.Contains(strings.Join(lines, ""), "secret") {
 					t.Errorf("what the server says of an error is shown: %q", lines)
@@ -139,30 +135,24 @@ func TestWatcherIsNoStorm(t *testing.T) {
 		"refused":               {err: syscall.ECONNREFUSED},
 		"refused, with a wish":  {code: 429, end: io.EOF},
 	} {
-		t.Run(name, func(t *testing.T) {
-			api := &watchAPI{watches: []answer{watch}}
-			whileWatching(t, api, func(t *testing.T, w *watcherTest) {
-				time.Sleep(10 * time.Second)
-				if _, n := api.count(); n < 3 || n > 6 {
-					t.Errorf("%d watches in 10 seconds", n)
-				}
-				time.Sleep(10 * time.Minute)
-				lists, watches := api.count()
-				w.rings()
-				time.Sleep(time.Minute)
-				if rings := w.rings(); rings == "an event" && watch.body != added {
-					t.Error("rung as for an event: its echoes cost more requests than it")
-				}
-				if watches < 20 || watches > 50 || lists > watches+1 {
-					t.Errorf("%d watches and %d lists: that is too few or too many", watches, lists)
-				}
-				if w.Watching() {
-					t.Error("watching between two watches")
-				}
-				if lines := w.logged(); len(lines) != 1 {
-					t.Errorf("logged %q", lines)
-				}
-			})
+		api := &watchAPI{watches: []answer{watch}}
+		whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+			time.Sleep(10 * time.Second)
+			if _, n := api.count(); n < 3 || n > 6 {
+				t.Errorf("%s: %d watches in the first 10 seconds; want 3 to 6: the pauses grow from half a second", name, n)
+			}
+			time.Sleep(10 * time.Minute)
+			if lists, watches := api.count(); watches < 20 || watches > 50 || lists > watches+1 {
+				t.Errorf("%s: %d watches and %d lists in 10 minutes; want 20 to 50 watches, as pauses grow to 8 to 32 seconds, and a list for each at most", name, watches, lists)
+			}
+			w.rings()
+			time.Sleep(time.Minute)
+			if rings := w.rings(); rings == "an event" && watch.body != added {
+				t.Errorf("%s: rung as for an event: its echoes cost more requests than it", name)
+			}
+			if lines := w.logged(); len(lines) != 1 || w.Watching() {
+				t.Errorf("%s: logged %q, watching between two watches %v; want one line, and not", name, lines, w.Watching())
+			}
 		})
 	}
 }
@@ -172,25 +162,21 @@ func TestWatcherIsNoStorm(t *testing.T) {
 // server ended it, and rings nobody.
 func TestWatchesLastForMinutes(t *testing.T) {
 	for name, watch := range map[string]answer{"ended": {body: bookmark, end: io.EOF, lasts: true}, "silent": {body: bookmark}} {
-		t.Run(name, func(t *testing.T) {
-			api := &watchAPI{watches: []answer{watch}}
-			whileWatching(t, api, func(t *testing.T, w *watcherTest) {
-				w.rings()
-				time.Sleep(10*time.Minute + 31*time.Second)
-				seen := api.seen()
-				asked, _ := strconv.Atoi(seen[1].query.Get("timeoutSeconds"))
-				took := seen[2].at.Sub(seen[1].at).Round(time.Second) - time.Duration(asked)*time.Second
-				if asked < 300 || asked > 600 || took < 0 || took > 31*time.Second || took > 0 && name == "ended" || seen[2].what != "watch from 9" {
-					t.Errorf("asked for %d seconds, and for %s %v after that", asked, seen[2].what, took)
-				}
-				time.Sleep(24 * time.Hour)
-				if lists, watches := api.count(); watches < 130 || watches > 290 || lists != 1 || w.rings() != "not" {
-					t.Errorf("%d watches and %d lists in a day", watches, lists)
-				}
-				if lines := w.logged(); len(lines) != 0 {
-					t.Errorf("logged %q", lines)
-				}
-			})
+		api := &watchAPI{watches: []answer{watch}}
+		whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+			w.rings()
+			time.Sleep(10*time.Minute + 31*time.Second)
+			seen := api.seen()
+			asked, _ := strconv.Atoi(seen[1].query.Get("timeoutSeconds"))
+			late := seen[2].at.Sub(seen[1].at).Round(time.Second) - time.Duration(asked)*time.Second
+			if asked < 300 || asked > 600 || seen[2].what != "watch from 9" || late < 0 || late > 31*time.Second || late > 0 && name == "ended" {
+				t.Errorf("%s: a watch of %d seconds, then %v later a %s; want 300 to 600, and a watch from 9 at once if the server has ended it, else within 31s", name, asked, late, seen[2].what)
+			}
+			time.Sleep(24 * time.Hour)
+			lists, watches := api.count()
+			if lines, rings := w.logged(), w.rings(); watches < 130 || watches > 290 || lists != 1 || rings != "not" || len(lines) > 0 {
+				t.Errorf("%s: %d watches and %d lists in a day, rung %s, logged %q; want 130 to 290 of 5 to 10 minutes, one list, no ring and no line", name, watches, lists, rings, lines)
+			}
 		})
 	}
 }
@@ -203,44 +189,73 @@ func TestWatchesTakeLittleMemory(t *testing.T) {
 		body := list + `"metadata":{"resourceVersion":"5"},"items":[` + strings.Repeat("{},", size/3) + "{}]}"
 		return slices.Repeat([]answer{{body: body, end: io.EOF}}, 100)
 	}
+	heap := func() (live, all int64) {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc), int64(stats.TotalAlloc)
+	}
 	for name, api := range map[string]*watchAPI{
 		"a list within the bound": {lists: items(1 << 20), watches: []answer{{}}},
 		"a list beyond it":        {lists: items(8 << 20), watches: []answer{{}}},
 		"events":                  {watches: []answer{{body: strings.Repeat(added, 64<<20/len(added)), end: io.EOF}}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			live, all := heap()
-			whileWatching(t, api, func(t *testing.T, w *watcherTest) {
-				time.Sleep(10 * time.Second)
-				liveNow, allNow := heap()
-				lists, watches := api.count()
-				t.Logf("%d lists and %d watches, %d KiB live, %d KiB allocated in all", lists, watches, (liveNow-live)>>10, (allNow-all)>>10)
-				if liveNow-live > 1<<20 || name != "events" && allNow-all > int64(12*lists*(2<<20)) {
-					t.Errorf("%d bytes are kept, %d were allocated for %d lists", liveNow-live, allNow-all, lists)
-				}
-				if w.Watching() == (name == "a list beyond it") || watches > 1 {
-					t.Errorf("watching: %v, after %d watches", w.Watching(), watches)
-				}
-			})
+		live, all := heap()
+		whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+			time.Sleep(10 * time.Second)
+			liveNow, allNow := heap()
+			lists, watches := api.count()
+			if most := int64(12 * lists * (2 << 20)); liveNow-live > 1<<20 || name != "events" && allNow-all > most {
+				t.Errorf("%s: %d bytes are kept, %d were allocated; want less than 1 MiB, and %d (12 times the bound of 2 MiB for each list)", name, liveNow-live, allNow-all, most)
+			}
+			if w.Watching() == (name == "a list beyond it") || watches > 1 {
+				t.Errorf("%s: watching: %v, after %d watches; a list beyond the bound is refused, the others are followed by one watch", name, w.Watching(), watches)
+			}
 		})
 	}
 }
 
-func heap() (live, all int64) {
-	var stats runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&stats)
-	return int64(stats.HeapAlloc), int64(stats.TotalAlloc)
+// A transport may go on after its request was cancelled. When its context ends, the watcher gives up
+// what is stuck. An opening that is stuck is given up after RequestTimeout, and a body soon after the
+// watch should have ended.
+func TestStuckWatch(t *testing.T) {
+	for _, where := range []string{"list opening", "list reading", "watch opening", "watch reading", "watch closing", "watch reading and closing"} {
+		for _, heals := range []bool{false, true} {
+			t.Run(where, func(t *testing.T) {
+				api, stuck := &watchAPI{watches: []answer{{}}}, []answer{{body: bookmark, stuck: where}}
+				if !heals {
+					stuck = slices.Repeat(stuck, 100)
+				}
+				if strings.HasPrefix(where, "list") {
+					stuck[0].body = list + `"metadata":{"resourceVersion":"5"}}`
+					api.lists = stuck
+				} else {
+					api.watches = append(stuck, answer{})
+				}
+				whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+					time.Sleep(20 * time.Second)
+					if heals {
+						time.Sleep(15 * time.Minute)
+						if !w.Watching() {
+							t.Error("15 minutes after one request was stuck no watch is open")
+						}
+					}
+				})
+			})
+		}
+	}
 }
 
 // An answer is what a server sends to a list or a watch.
 type answer struct {
-	err   error  // no answer at all
-	code  int    // 0: 200
-	body  string // what is sent,
-	end   error  // and what comes then; nil: nothing, for ever
-	delay time.Duration
-	lasts bool // the end comes when it was asked for
+	err      error  // no answer at all
+	code     int    // 0: 200
+	location string // of a redirect
+	body     string // what is sent,
+	end      error  // and what comes then; nil: nothing, for ever
+	delay    time.Duration
+	lasts    bool   // the end comes when it was asked for
+	stuck    string // "opening", "reading", "closing": what ends an hour later, whether the request is cancelled or not
 }
 
 // A watchAPI answers lists well after some other answers, and watches with one
@@ -251,6 +266,7 @@ type watchAPI struct {
 
 	mu       sync.Mutex
 	requests []request
+	open     int // bodies that are not closed
 }
 
 type request struct {
@@ -260,9 +276,12 @@ type request struct {
 }
 
 func (a *watchAPI) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Path == "/elsewhere" {
+		return a.response(req, answer{body: added, end: io.EOF})
+	}
 	query, what := req.URL.Query(), "list"
 	n, watches := a.count()
-	answers := append(a.lists, answer{body: list + `"metadata":{"resourceVersion":"5"},"items":[]}`, end: io.EOF})
+	answers := append(slices.Clone(a.lists), answer{body: list + `"metadata":{"resourceVersion":"5"},"items":[]}`, end: io.EOF})
 	if query.Get("watch") == "true" {
 		what, n, answers = "watch from "+query.Get("resourceVersion"), watches, a.watches
 	}
@@ -272,7 +291,79 @@ func (a *watchAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	a.mu.Lock()
 	a.requests = append(a.requests, request{what, query, time.Now()})
 	a.mu.Unlock()
-	return answers[min(n, len(answers)-1)].response(req)
+	return a.response(req, answers[min(n, len(answers)-1)])
+}
+
+func (a *watchAPI) response(req *http.Request, is answer) (*http.Response, error) {
+	switch {
+	case is.err != nil:
+		return nil, is.err
+	case strings.Contains(is.stuck, "opening"):
+		time.Sleep(time.Hour)
+	case is.delay > 0:
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	header := http.Header{"Content-Type": {"application/json"}, "Location": {is.location}}
+	if is.code == http.StatusTooManyRequests {
+		header.Set("Retry-After", "1") // which client-go would obey by itself
+	}
+	req = req.Clone(req.Context()) // as by a transport that adds a token
+	req.Header.Set("X-Token", "a-secret-that-was-sent")
+	a.opened(1)
+	return &http.Response{
+		StatusCode: cmp.Or(is.code, http.StatusOK), Request: req, ContentLength: -1, Header: header,
+		Body: &body{answer: is, api: a, req: req, rest: strings.NewReader(is.body)},
+	}, nil
+}
+
+// A body is that of an answer.
+type body struct {
+	answer
+	api  *watchAPI
+	req  *http.Request
+	rest io.Reader
+	once sync.Once
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if strings.Contains(b.stuck, "reading") {
+		time.Sleep(time.Hour)
+	}
+	if n, _ := b.rest.Read(p); n > 0 {
+		return n, nil
+	}
+	ended := b.req.Context().Done()
+	switch seconds, _ := strconv.Atoi(b.req.URL.Query().Get("timeoutSeconds")); {
+	case b.end == nil:
+		<-ended
+		return 0, b.req.Context().Err()
+	case b.lasts:
+		discovery.Sleep(b.req.Context(), time.Duration(seconds)*time.Second)
+	}
+	return 0, b.end
+}
+
+func (b *body) Close() error {
+	if strings.Contains(b.stuck, "closing") {
+		time.Sleep(time.Hour)
+	}
+	b.once.Do(func() { b.api.opened(-1) })
+	return nil
+}
+
+// opened adds n to the open bodies, and returns how many there are.
+func (a *watchAPI) opened(n int) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.open += n
+	return a.open
+}
+
+func (a *watchAPI) seen() []request {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.requests)
 }
 
 // count returns how many lists and watches there were.
@@ -284,64 +375,6 @@ func (a *watchAPI) count() (lists, watches int) {
 		}
 	}
 	return lists, len(all) - lists
-}
-
-func (a answer) response(req *http.Request) (*http.Response, error) {
-	if a.err != nil {
-		return nil, a.err
-	}
-	select {
-	case <-time.After(a.delay):
-	case <-req.Context().Done():
-		return nil, req.Context().Err()
-	}
-	if a.code == 0 {
-		a.code = http.StatusOK
-	}
-	header := http.Header{"Content-Type": {"application/json"}}
-	if a.code == http.StatusTooManyRequests {
-		header.Set("Retry-After", "1") // which client-go would obey by itself
-	}
-	header.Set("Location", "http://elsewhere.invalid") // for a 302
-	req = req.Clone(req.Context())                     // as by a transport that adds a token
-	req.Header.Set("X-Token", "a-secret-that-was-sent")
-	return &http.Response{
-		StatusCode: a.code, Request: req, ContentLength: -1, Header: header,
-		Body: &body{Reader: strings.NewReader(a.body), req: req, end: a.end, lasts: a.lasts},
-	}, nil
-}
-
-type body struct {
-	io.Reader
-	req   *http.Request
-	end   error
-	lasts bool
-}
-
-func (b *body) Read(p []byte) (int, error) {
-	if n, _ := b.Reader.Read(p); n > 0 {
-		return n, nil
-	}
-	if b.end == nil {
-		<-b.req.Context().Done()
-		return 0, b.req.Context().Err()
-	}
-	if b.lasts {
-		seconds, _ := strconv.Atoi(b.req.URL.Query().Get("timeoutSeconds"))
-		select {
-		case <-time.After(time.Duration(seconds) * time.Second):
-		case <-b.req.Context().Done():
-		}
-	}
-	return 0, b.end
-}
-
-func (*body) Close() error { return nil }
-
-func (a *watchAPI) seen() []request {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.requests)
 }
 
 // asked returns what was asked for.
@@ -356,7 +389,6 @@ func (a *watchAPI) asked() string {
 // A watcherTest is a watcher that runs.
 type watcherTest struct {
 	*Watcher
-	api  *watchAPI
 	bell *Doorbell
 
 	mu    sync.Mutex
@@ -387,28 +419,23 @@ func (w *watcherTest) rings() string {
 	return "not"
 }
 
-// watcherOf makes a watcher of api.
-func watcherOf(t *testing.T, api http.RoundTripper, log func(func(logr.Logger))) *Watcher {
-	t.Helper()
-	cfg, httpClient := &clientrest.Config{Host: "http://in-memory", QPS: -1}, &http.Client{Transport: api, Timeout: time.Second}
-	client, err := discovery.NewClient(cfg, httpClient, discovery.Options{RequestTimeout: 30 * time.Second, MaxResponseBytes: 64 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	watches, err := client.WatchClient(cfg, httpClient)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return NewWatchers(watches, log, func() {})[0]
-}
-
-// whileWatching runs a watcher in a bubble while test looks.
+// whileWatching runs a watcher of api in a bubble while test looks. Then the watcher must end at once, or
+// within a second if something is stuck, and close what it has opened as soon as that is possible.
 func whileWatching(t *testing.T, api *watchAPI, test func(t *testing.T, w *watcherTest)) {
 	t.Helper()
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	synctest.Test(t, func(t *testing.T) {
-		w := &watcherTest{api: api, bell: NewDoorbell()}
-		w.Watcher = watcherOf(t, api, func(write func(logr.Logger)) { write(funcr.New(w.log, funcr.Options{})) })
+		cfg, httpClient := &clientrest.Config{Host: "http://in-memory", QPS: -1}, &http.Client{Transport: api, Timeout: time.Second}
+		client, err := discovery.NewClient(cfg, httpClient, discovery.Options{RequestTimeout: 30 * time.Second, MaxResponseBytes: 64 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		watches, err := client.WatchClient(cfg, httpClient)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &watcherTest{bell: NewDoorbell()}
+		w.Watcher = NewWatchers(watches, func(write func(logr.Logger)) { write(funcr.New(w.log, funcr.Options{})) }, func() {})[0]
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
 		go func() {
@@ -416,11 +443,18 @@ func whileWatching(t *testing.T, api *watchAPI, test func(t *testing.T, w *watch
 			w.run(ctx, w.bell)
 		}()
 		defer func() { // even if test gives up
-			start := time.Now()
+			start, most := time.Now(), time.Duration(0)
+			if slices.ContainsFunc(append(api.lists, api.watches...), func(a answer) bool { return a.stuck != "" }) {
+				most = time.Second
+			}
 			cancel()
 			<-ended
-			if took := time.Since(start); took > 0 || w.Watching() {
-				t.Errorf("ended after %v, watching: %v", took, w.Watching())
+			if took := time.Since(start); took > most || w.Watching() {
+				t.Errorf("the watcher ended %v after its context, want %v at most; it says that it watches: %v", took, most, w.Watching())
+			}
+			time.Sleep(3 * time.Hour)
+			if n := api.opened(0); n > 0 {
+				t.Errorf("%d bodies of lists and watches were left open", n)
 			}
 		}()
 		synctest.Wait()

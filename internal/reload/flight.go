@@ -12,6 +12,9 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
+// event makes the snapshot that follows another one. It may be called for several.
+type event func(*snapshot.Snapshot) *snapshot.Snapshot
+
 // flight is one read of the server, shared by all callers that joined before it started.
 type flight struct {
 	read snapshot.Read

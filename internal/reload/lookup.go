@@ -55,9 +55,6 @@ type lookup struct {
 	own *snapshot.Snapshot
 }
 
-// mostWait is how long a lookup that has an old answer waits in all (R7).
-const mostWait = 3 * patience
-
 func (r *Reloader) lookup(ctx context.Context, began, reset snapshot.Tick, q snapshot.Query, find Finder) Finding {
 	l := &lookup{reading: r.newReading(began), r: r, q: q, find: find, reset: reset}
 	l.until = time.Now().Add(mostWait)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,12 +23,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newReloader makes a reloader of a fake server.
-func newReloader(t *testing.T, server *fakeapi.Server) *Reloader {
-	t.Helper()
-	return newReloaderWith(t, server, Options{})
-}
-
-func newReloaderWith(t *testing.T, server *fakeapi.Server, options Options) *Reloader {
+func newReloader(t *testing.T, server *fakeapi.Server, options Options) *Reloader {
 	t.Helper()
 	client, err := discovery.NewClient(server.Config(), server.Client(), discovery.Options{
 		RequestTimeout: 30 * time.Second, MaxResponseBytes: 1 << 20,
@@ -40,12 +34,17 @@ func newReloaderWith(t *testing.T, server *fakeapi.Server, options Options) *Rel
 	return New(client, options)
 }
 
+// readAll reads every version.
+func readAll(t *testing.T, r *Reloader) {
+	defer r.KeepAll()()
+	if err := r.Refresh(context.Background()); err != nil {
+		t.Fatalf("the first refresh: %v", err)
+	}
+}
+
 // find looks for a kind and returns the version that it is found in.
 func find(ctx context.Context, r *Reloader, group, kind string, versions ...string) (string, error) {
 	gk := schema.GroupKind{Group: group, Kind: kind}
-	if m, current, _ := r.Snapshot().RESTMapping(gk, versions); current {
-		return m.GroupVersionKind.Version, nil
-	}
 	found := r.Lookup(ctx, snapshot.KindQuery(gk, versions), func(s *snapshot.Snapshot) (known, current bool) {
 		_, current, err := s.RESTMapping(gk, versions)
 		return err == nil, current
@@ -62,128 +61,104 @@ func find(ctx context.Context, r *Reloader, group, kind string, versions ...stri
 	return "", err
 }
 
-// chaos is a server that changes under lookups, resets and refreshes. In each of its
-// groups v1 always serves Keep; all else comes and goes, and connections fail.
-type chaos struct {
-	server *fakeapi.Server
-	r      *Reloader
+// anyAbsents looks in all groups for what none of them has.
+func anyAbsents(ctx context.Context, r *Reloader) Finding {
+	return r.Lookup(ctx, snapshot.ResourceQuery(schema.GroupVersionResource{Resource: "absents"}), func(*snapshot.Snapshot) (known, current bool) { return false, false })
 }
 
-const chaosGroups = 4
-
-func chaosGroup(n int) string { return fmt.Sprintf("g%d.example.com", n%chaosGroups) }
-
-func resource(kind string) fakeapi.Resource {
-	singular := strings.ToLower(kind)
-	return fakeapi.Resource{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: true}
+// serving is a version that serves kinds.
+func serving(version string, kinds ...string) fakeapi.Version {
+	v := fakeapi.Version{Name: version}
+	for _, kind := range kinds {
+		singular := strings.ToLower(kind)
+		v.Resources = append(v.Resources, fakeapi.Resource{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: true})
+	}
+	return v
 }
 
-// change makes one change to the server.
-func (c *chaos) change(rnd *rand.Rand) {
-	group, version := chaosGroup(rnd.IntN(chaosGroups)), fmt.Sprintf("v%d", 1+rnd.IntN(3))
-	switch rnd.IntN(8) {
+// change makes a change to one of four groups, of which v1 always serves Keep. All else comes and goes,
+// and connections fail.
+func change(server *fakeapi.Server, dice *rand.Rand) {
+	group, version := fmt.Sprintf("g%d.example.com", dice.IntN(4)), fmt.Sprintf("v%d", 1+dice.IntN(3))
+	switch dice.IntN(8) {
 	case 0:
 		if version != "v1" {
-			c.server.RemoveVersion(group, version)
+			server.RemoveVersion(group, version)
 		}
 	case 1:
-		c.server.SetForms([]fakeapi.Forms{fakeapi.Aggregated(), fakeapi.V2Beta1Only(), fakeapi.Legacy()}[rnd.IntN(3)])
+		server.SetForms([]fakeapi.Forms{fakeapi.Aggregated(), fakeapi.V2Beta1Only(), fakeapi.Legacy()}[dice.IntN(3)])
 	case 2:
-		fault := []fakeapi.Fault{fakeapi.Refused(), fakeapi.Status(503, 0), fakeapi.TruncatedClean(), fakeapi.LoginPage()}[rnd.IntN(4)]
-		match := []string{"/api", "/apis", "/apis/" + group, "/apis/" + group + "/v2", "/apis/" + group + "/v3"}[rnd.IntN(5)]
-		c.server.SetFault(fakeapi.At(match), fakeapi.Times(1+rnd.IntN(3), fault))
+		fault := []fakeapi.Fault{fakeapi.Refused(), fakeapi.Status(503, 0), fakeapi.TruncatedClean(), fakeapi.LoginPage()}[dice.IntN(4)]
+		path := []string{"/api", "/apis", "/apis/" + group, "/apis/" + group + "/v2", "/apis/" + group + "/v3"}[dice.IntN(5)]
+		server.SetFault(fakeapi.At(path), fakeapi.Times(1+dice.IntN(3), fault))
 	default:
-		v := fakeapi.Version{Name: version}
+		kinds := []string{"Alpha", "Beta", "Gamma"}[:dice.IntN(4)]
 		if version == "v1" {
-			v.Resources = append(v.Resources, resource("Keep"))
+			kinds = append([]string{"Keep"}, kinds...)
 		}
-		for _, kind := range []string{"Alpha", "Beta", "Gamma"} {
-			if rnd.IntN(2) == 0 {
-				v.Resources = append(v.Resources, resource(kind))
-			}
-		}
-		c.server.PutVersion(group, v)
+		server.PutVersion(group, serving(version, kinds...))
 	}
 }
 
 // use does one of the things that the users of a reloader do.
-func (c *chaos) use(t *testing.T, rnd *rand.Rand) {
+func use(t *testing.T, r *Reloader, dice *rand.Rand) {
 	ctx := context.Background()
-	group, version := chaosGroup(rnd.IntN(chaosGroups)), fmt.Sprintf("v%d", 1+rnd.IntN(3))
-	kind := []string{"Alpha", "Beta", "Gamma", "Absent"}[rnd.IntN(4)]
-	switch rnd.IntN(12) {
+	group, versions := fmt.Sprintf("g%d.example.com", dice.IntN(4)), [][]string{nil, {"v1"}, {"v2", "v1"}}[dice.IntN(3)]
+	switch dice.IntN(12) {
 	case 0:
-		c.r.Reset()
+		r.Reset()
 	case 1:
-		c.r.ResetGroup(group)
+		r.ResetGroup(group)
 	case 2:
-		_ = c.r.Refresh(ctx)
+		_ = r.Refresh(ctx)
 	case 3:
-		c.r.Lookup(ctx, snapshot.Query{ByResource: true, Name: "absents"}, notFound)
+		anyAbsents(ctx, r)
 	case 4:
-		_ = c.r.RefreshGroups(ctx, []string{group})
-	case 5, 6:
-		_, _ = find(ctx, c.r, group, kind)
-	case 7, 8:
-		_, _ = find(ctx, c.r, group, kind, version)
+		_ = r.RefreshGroups(ctx, []string{group})
+	case 5, 6, 7, 8:
+		_, _ = find(ctx, r, group, []string{"Alpha", "Beta", "Gamma", "Absent"}[dice.IntN(4)], versions...)
 	default:
-		versions := [][]string{nil, {"v1"}, {"v2", "v1"}}[rnd.IntN(3)]
-		if _, err := find(ctx, c.r, group, "Keep", versions...); meta.IsNoMatchError(err) {
-			t.Errorf("Keep of %s in %q: %v", group, versions, err)
+		if _, err := find(ctx, r, group, "Keep", versions...); meta.IsNoMatchError(err) {
+			t.Errorf("v1 of %s serves Keep all the time, and a lookup in %q found %v", group, versions, err)
 		}
 	}
 }
 
-// Whatever happens at once: what is always served is never absent, and once it is quiet the mapper knows exactly what the server serves.
+// Whatever happens at once: what is always served is never absent, and once it is quiet the mapper
+// knows exactly what the server serves.
 func TestWhatIsAlwaysServedIsNeverAbsent(t *testing.T) {
 	for _, forms := range []fakeapi.Forms{fakeapi.Aggregated(), fakeapi.Legacy()} {
-		c := &chaos{server: fakeapi.New(fakeapi.Typical(0, 0, 0)...)}
-		for n := range chaosGroups {
-			c.server.PutVersion(chaosGroup(n), fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{resource("Keep")}})
+		server := fakeapi.New(fakeapi.Typical(0, 0, 0)...)
+		for n := range 4 {
+			server.PutVersion(fmt.Sprintf("g%d.example.com", n), serving("v1", "Keep"))
 		}
-		c.server.SetForms(forms)
-		c.r = newReloader(t, c.server)
-		defer c.r.KeepAll()()
+		server.SetForms(forms)
+		r := newReloader(t, server, Options{})
 		var users sync.WaitGroup
 		for n := range 6 {
 			users.Add(1)
 			go func() {
 				defer users.Done()
-				rnd := rand.New(rand.NewPCG(uint64(n), 1))
+				dice := rand.New(rand.NewPCG(uint64(n), 1))
 				for range 60 {
 					if n == 0 {
-						c.change(rnd)
+						change(server, dice)
 					}
-					c.use(t, rnd)
+					use(t, r, dice)
 				}
 			}()
 		}
 		users.Wait()
-		c.server.ClearFaults()
-		c.r.Reset()
-		fresh := newReloader(t, c.server)
-		defer fresh.KeepAll()()
-		for _, r := range []*Reloader{c.r, fresh} {
-			for range 2 { // the second reads what only a list has
-				if err := r.Refresh(context.Background()); err != nil {
-					t.Fatal(err)
-				}
-			}
+		server.ClearFaults()
+		r.Reset()
+		fresh := newReloader(t, server, Options{})
+		for range 2 { // the second reads what only a list has
+			readAll(t, r)
+			readAll(t, fresh)
 		}
-		if changes := snapshot.Diff(c.r.Snapshot(), fresh.Snapshot()); len(changes) > 0 {
-			t.Errorf("in the end %v", changes)
-		}
-		if got, want := groupNames(c.r.Snapshot()), groupNames(fresh.Snapshot()); !slices.Equal(got, want) {
-			t.Errorf("groups %q, not %q", got, want)
+		got, want := r.Snapshot(), fresh.Snapshot()
+		if changes := snapshot.Diff(got, want); len(changes) > 0 || len(got.Groups()) != len(want.Groups()) {
+			t.Errorf("after all this the mapper knows %d groups, and a new one %d; its kinds differ by %v", len(got.Groups()), len(want.Groups()), changes)
 		}
 	}
 }
-
-func groupNames(s *snapshot.Snapshot) (names []string) {
-	for _, g := range s.Groups() {
-		names = append(names, g.Name())
-	}
-	return names
-}
-
-func notFound(*snapshot.Snapshot) (known, current bool) { return false, false }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
@@ -31,6 +33,9 @@ type reading struct {
 func (r *Reloader) newReading(since snapshot.Tick) reading {
 	return reading{flights: &r.flights, since: since, patience: patience, done: map[snapshot.Read]snapshot.Outcome{}}
 }
+
+// mostWait is how long a lookup that has an old answer waits in all (R7).
+const mostWait = 3 * patience
 
 // mostParallel is how many groups a caller reads at a time.
 const mostParallel = 8
@@ -126,4 +131,28 @@ func (x *reading) close() {
 	for _, f := range x.open {
 		x.flights.leave(f, false)
 	}
+}
+
+// ReadLive reads a version live, by a read that begins later than the call. It returns the snapshot
+// after that.
+func (r *Reloader) ReadLive(ctx context.Context, gv schema.GroupVersion) (*snapshot.Snapshot, error) {
+	err := r.readOne(ctx, snapshot.ReadVersion(gv.Group, gv.Version), false)
+	return r.Snapshot(), err
+}
+
+// ReadDocument reads the document, and nothing else. It returns when that is done, or when ctx
+// ends.
+func (r *Reloader) ReadDocument(ctx context.Context) error {
+	return r.readOne(ctx, snapshot.Read{}, true)
+}
+
+// readOne makes one read that begins later than the call, and waits for its end.
+func (r *Reloader) readOne(ctx context.Context, read snapshot.Read, abandon bool) error {
+	x := r.newReading(never)
+	x.patience, x.abandon = forever, abandon
+	o, err := x.read(ctx, read)
+	if err != nil {
+		return err
+	}
+	return o.Err
 }

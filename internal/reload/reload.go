@@ -7,14 +7,23 @@
 // that wait for the same. Callers join it only until it starts, so what it reads is never older
 // than their lookups. Each read has the tick at which it began; the snapshot merges by ticks, so
 // nothing else orders flights. No lock is held while one runs.
+//
+// The files, from who needs a read to what comes of it:
+//
+//	lookup.go     a lookup makes the reads that its answer lacks
+//	refresh.go    a refresh makes those that confirm what is known, when that is due
+//	      ↓
+//	reading.go    the reads of one caller, and how long it waits for each (R7)
+//	      ↓
+//	flight.go     one read for all who wait for it
+//	      ↓
+//	reload.go     the Reloader performs it, and publishes the snapshot that follows
+//	absence.go    whether a 404 counts before it does (R6)
 package reload
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
@@ -94,9 +103,6 @@ func (r *Reloader) tick() snapshot.Tick {
 	return now
 }
 
-// event makes the snapshot that follows another one. It may be called for several.
-type event func(*snapshot.Snapshot) *snapshot.Snapshot
-
 // publish replaces the current snapshot with the one that follows, and returns both. Nothing else
 // stores a snapshot. publish calls follow again if another goroutine was faster.
 func (r *Reloader) publish(follow event) (before, after *snapshot.Snapshot) {
@@ -175,28 +181,4 @@ func (r *Reloader) readVersion(f *flight) {
 	f.found = func(s *snapshot.Snapshot) *snapshot.Snapshot {
 		return s.WithVersion(group, version, found, f.began, f.from)
 	}
-}
-
-// ReadLive reads a version live, by a read that begins later than the call. It returns the snapshot
-// after that.
-func (r *Reloader) ReadLive(ctx context.Context, gv schema.GroupVersion) (*snapshot.Snapshot, error) {
-	err := r.readOne(ctx, snapshot.ReadVersion(gv.Group, gv.Version), false)
-	return r.Snapshot(), err
-}
-
-// ReadDocument reads the document, and nothing else. It returns when that is done, or when ctx
-// ends.
-func (r *Reloader) ReadDocument(ctx context.Context) error {
-	return r.readOne(ctx, snapshot.Read{}, true)
-}
-
-// readOne makes one read that begins later than the call, and waits for its end.
-func (r *Reloader) readOne(ctx context.Context, read snapshot.Read, abandon bool) error {
-	x := r.newReading(never)
-	x.patience, x.abandon = forever, abandon
-	o, err := x.read(ctx, read)
-	if err != nil {
-		return err
-	}
-	return o.Err
 }

@@ -116,20 +116,6 @@ func (g *Group) change(what ChangeType, k kindIn) Change {
 	return c
 }
 
-// spelledKinds lists the kinds of the table, each once, in server order; t may be nil.
-func (t *Table) spelledKinds() []string {
-	if t == nil {
-		return nil
-	}
-	kinds := make([]string, 0, len(t.rows))
-	for i := range t.rows {
-		if r := &t.rows[i]; t.spelled(r.Kind) == r {
-			kinds = append(kinds, r.Kind)
-		}
-	}
-	return kinds
-}
-
 // groupAt is Group. It is fast if the group at i has that name, as it mostly has.
 func (s *Snapshot) groupAt(i int, name string) *Group {
 	if i < len(s.groups) && s.groups[i].name == name {

@@ -7,6 +7,10 @@ import (
 	"slices"
 )
 
+// Tick numbers the reads and resets of one mapper in the order in which they began. A
+// read takes its tick just before its first request. 0 stands for never.
+type Tick uint64
+
 // Version is one version of a group and what is known of it: nothing, what it serves, why it could
 // not be read, perhaps beside what it served before, or that it is gone.
 type Version struct {

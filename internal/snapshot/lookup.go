@@ -58,18 +58,6 @@ func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (all []*
 	return all, !l.any, nil
 }
 
-// fill makes m the mapping of a kind. It sets the fields one by one, because
-// copying a whole mapping to the heap takes longer.
-func (found match) fill(m *meta.RESTMapping, kind string) {
-	m.Resource.Group, m.GroupVersionKind.Group = found.group.name, found.group.name
-	m.Resource.Version, m.GroupVersionKind.Version = found.version.Name, found.version.Name
-	m.Resource.Resource, m.GroupVersionKind.Kind = found.row.Name, kind
-	m.Scope = meta.RESTScopeRoot
-	if found.row.Namespaced {
-		m.Scope = meta.RESTScopeNamespace
-	}
-}
-
 func noKind(gk schema.GroupKind, versions []string) error {
 	// A clone, so that the caller's slice of versions may stay on its stack.
 	return &meta.NoKindMatchError{GroupKind: gk, SearchedVersions: slices.Clone(versions)}

@@ -24,7 +24,7 @@ func (s *Snapshot) WithDocument(doc *Document, now Tick) *Snapshot {
 		return &next
 	}
 	next.groups = make([]*Group, 0, len(doc.groups))
-	for _, name := range keepPlaces(names(s.groups), names(doc.groups)) {
+	for _, name := range keepPlaces(groupNames(s.groups), groupNames(doc.groups)) {
 		if g := s.withDocument(s.Group(name), doc.Group(name), all, now); g != nil {
 			if doc.aggregated && g.sameAsDocument(g.laid().document) && g.lastAsked() < now {
 				g = g.laid().document
@@ -36,10 +36,7 @@ func (s *Snapshot) WithDocument(doc *Document, now Tick) *Snapshot {
 	return &next
 }
 
-// overlaid reports whether a group is not the document's own.
-func (s *Snapshot) overlaid() bool { return s.doc == nil || s.lazy != s.doc.lazy }
-
-func names(groups []*Group) []string {
+func groupNames(groups []*Group) []string {
 	names := make([]string, len(groups))
 	for i, g := range groups {
 		names[i] = g.name
@@ -182,16 +179,6 @@ func (s *Snapshot) WithList(group string, versions []string, preferred string, n
 	}
 	return s.with(next)
 }
-
-// Found is what a live read of a version has found: what it serves, or an error, or
-// neither if the server answered that there is no such version.
-type Found struct {
-	Table *Table
-	Err   error
-}
-
-// None reports whether the server answered that there is no such version.
-func (f Found) None() bool { return f.Table == nil && f.Err == nil }
 
 // WithVersion records a live read of a version that began at now, when the snapshot was
 // from. Nothing is kept of a version that nobody has seen served.

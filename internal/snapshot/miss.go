@@ -9,41 +9,36 @@ import "slices"
 // not depend on each other. Make the first ones, and ask again: each is made once. If there are
 // none, the lookup is answered: by what it knows, else by an error that it met, else by NoMatch.
 func (s *Snapshot) Next(q Query, p Progress) (groups [][]Read) {
-	answer := lack{keep: true}
-	since := s.reset // when the document was read before, or never, it is read first
-	switch {
-	case p.Found:
-		s.find(nil, &q, &answer)
-	case !s.PathsAnswer(&q): // the group is not known, or several may match
-		since = max(since, p.Began)
-	}
 	document, made := p.Done[Read{}]
 	switch {
-	case !made && (s.read <= since || slices.Contains(answer.reads, Read{})):
+	case made:
+	case s.read <= s.reset: // whatever it has | the document was never read, or not since the last reset
 		return [][]Read{{{}}}
+	case p.Found, s.PathsAnswer(&q):
+	case s.read <= p.Began: // no answer | the group is not known, or several may match; the document is older than the lookup
+		return [][]Read{{{}}}
+	}
+	switch {
 	case document.Err != nil && !s.PathsAnswer(&q):
 		return nil // nobody else can tell which groups there are
-	case p.Found:
-		return p.left(answer.reads)
+	case !p.Found: // no answer
+		return p.left(s.proof(&q, p))
 	}
-	var reads []Read
-	searched := s.GroupsOf(&q)
-	for _, g := range searched {
-		reads = append(reads, s.proof(g, &q, p)...)
-	}
-	if len(searched) == 0 && q.namesVersions() { // the server may have the group all the same
-		reads = s.proof(&Group{name: q.Group}, &q, p)
-	}
-	return p.left(reads)
+	answer := lack{keep: true} // an old answer, or one that was chosen among several
+	s.find(nil, &q, &answer)
+	return p.left(answer.reads)
 }
 
-// left returns those of the reads that were not made, by group.
+// left returns those of the reads that were not made, by group: the document alone, because others
+// depend on it.
 func (p Progress) left(reads []Read) (groups [][]Read) {
 	for _, r := range reads {
 		_, made := p.Done[r]
 		n := len(groups)
 		switch {
 		case made:
+		case r == Read{}:
+			return [][]Read{{r}}
 		case n > 0 && groups[n-1][0].Group == r.Group:
 			groups[n-1] = append(groups[n-1], r)
 		default:
@@ -53,9 +48,20 @@ func (p Progress) left(reads []Read) (groups [][]Read) {
 	return groups
 }
 
-// proof has the rows without an answer: the reads that show that g serves nothing of what the
-// lookup looks for.
-func (s *Snapshot) proof(g *Group, q *Query, p Progress) (reads []Read) {
+// proof lists the reads that show that nothing serves what the lookup looks for.
+func (s *Snapshot) proof(q *Query, p Progress) (reads []Read) {
+	searched := s.GroupsOf(q)
+	if len(searched) == 0 && q.namesVersions() { // the server may have the group all the same
+		searched = []*Group{{name: q.Group}}
+	}
+	for _, g := range searched {
+		reads = append(reads, s.proofIn(g, q, p)...)
+	}
+	return reads
+}
+
+// proofIn has the rows without an answer, for one group.
+func (s *Snapshot) proofIn(g *Group, q *Query, p Progress) (reads []Read) {
 	first := s.Read() && p.Began == 0 // nothing was known when the lookup began
 	listed := g.laid().listed
 	if !q.names(g) && g.sameAsDocument(g.laid().document) {
@@ -74,12 +80,12 @@ func (s *Snapshot) proof(g *Group, q *Query, p Progress) (reads []Read) {
 		v := g.Version(name)
 		asked := false
 		switch {
-		case first && s.Aggregated(): // it believes the document, but not that a version is stale
+		case first && s.Aggregated(): // nothing was known when it began | the document has all versions, none stale
 			asked = v == nil || v.Table != nil
 		case v != nil && v.Asked > p.Began: // unless a document has overtaken that
 			asked = v.Err != nil || v.Read == v.Asked
 		}
-		if !asked {
+		if !asked { // a version that it is about was not asked since it began
 			reads = append(reads, ReadVersion(g.name, name))
 		}
 	}
@@ -87,7 +93,7 @@ func (s *Snapshot) proof(g *Group, q *Query, p Progress) (reads []Read) {
 	switch {
 	case !q.anyVersion(), first, listed > p.Began:
 	case slices.ContainsFunc(g.versions, gone): // then the list is most likely behind (pinned by upstream's tests)
-	default:
+	default: // no version is named, it has found none gone, and the list is older than it
 		reads = append(reads, ReadList(g.name))
 	}
 	return reads

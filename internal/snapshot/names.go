@@ -47,26 +47,6 @@ type unsettled struct {
 	positions   []int
 }
 
-// open returns the positions of the groups that are not settled. The document was read since the last
-// reset.
-func (s *Snapshot) open() []int {
-	var read, reset Tick
-	if s.overlaid() {
-		read, reset = s.read, s.reset
-	}
-	if known := s.lazy.open.Load(); known != nil && known.read == read && known.reset == reset {
-		return known.positions
-	}
-	found := &unsettled{read: read, reset: reset}
-	for i, g := range s.groups {
-		if !s.settled(g) {
-			found.positions = append(found.positions, i)
-		}
-	}
-	s.lazy.open.Store(found)
-	return found.positions
-}
-
 // fill makes the index of names. Most names are in one group only. For these it uses a part of the
 // slice groups instead of a new slice.
 func (x *lazy) fill(groups []*Group) {

@@ -3,11 +3,14 @@
 package snapshot
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/restmapper"
 )
 
 // dice decides what the random documents and queries look like: a random number
@@ -41,10 +44,12 @@ var (
 	kindWords    = []string{
 		"Foo", "foo", "FOO", "Bar", "FooList", "List", "ListList", "FooListList", "Lists", "fooList", "Foolist",
 		"Policy", "Status", "Endpoints", "FooEndpoints", "Foos", "Barlist", "", "Ä", "İx", "list",
+		"DNS", "Class", "AllowList", "\u212a", "\xff", // the last but one is k in lower case
 	}
 	nameWords = []string{
 		"foos", "foo", "bars", "bar", "lists", "list", "listlists", "listlist", "foolists", "foolist", "barlists", "barlist",
 		"policies", "statuses", "endpoints", "fooendpoints", "Foos", "foolistlists", "s", "", "äs", "endpointslists",
+		"dns", "classes", "allowlists", "allows", "k", "\u212a", "\xffs",
 	}
 )
 
@@ -53,7 +58,7 @@ func randomDocument(d dice) document {
 	var doc document
 	for range d.IntN(7) {
 		name := pick(d, groupWords)
-		if !slices.ContainsFunc(doc, func(g docGroup) bool { return g.name == name }) {
+		if !slices.ContainsFunc(doc, func(g *restmapper.APIGroupResources) bool { return g.Group.Name == name }) {
 			doc = append(doc, randomGroup(d, name))
 		}
 	}
@@ -64,39 +69,31 @@ func randomDocument(d dice) document {
 // name of a list.
 func (d document) servable() document {
 	for _, g := range d {
-		for i := range g.versions {
-			v := &g.versions[i]
+		for version, resources := range g.VersionedResources {
 			claimed := map[string]string{"list": "", "lists": "", "List": ""} // forms, and the kind that each belongs to
-			v.resources = slices.DeleteFunc(v.resources, func(r Resource) bool { return !r.claim(claimed) })
+			g.VersionedResources[version] = slices.DeleteFunc(resources, func(r metav1.APIResource) bool { return !claim(r, claimed) })
 		}
 	}
 	return d
 }
 
 // claim claims the forms of a resource, and reports whether it could. Several may have one kind.
-func (r Resource) claim(claimed map[string]string) bool {
+func claim(r metav1.APIResource, claimed map[string]string) bool {
 	if r.Kind == "" || strings.Contains(r.Name, "/") {
 		return r.Kind != ""
 	}
-	singular := r.Singular
-	if singular == "" {
-		_, singular = guess(r.Kind)
-	}
+	_, singular := guess(r.Kind)
+	singular = cmp.Or(r.SingularName, singular)
 	plurals, list := guess(r.Kind + listSuffix)
-	names := []string{r.Name}
-	if singular != r.Name {
-		names = append(names, singular)
-	}
 	kinds := []string{r.Kind, r.Kind + listSuffix, plurals, list, strings.ToLower(r.Kind) + "\x00"}
-	for _, name := range names {
-		if _, taken := claimed[name]; taken || slices.Contains(kinds, name) && name != r.Kind {
-			return false
-		}
+	names := slices.Compact([]string{r.Name, singular})
+	ofAnother := func(kind string) bool { of, taken := claimed[kind]; return taken && of != r.Kind }
+	taken := func(name string) bool {
+		_, taken := claimed[name]
+		return taken || name != r.Kind && slices.Contains(kinds, name)
 	}
-	for _, kind := range kinds {
-		if of, taken := claimed[kind]; taken && of != r.Kind {
-			return false
-		}
+	if slices.ContainsFunc(names, taken) || slices.ContainsFunc(kinds, ofAnother) {
+		return false
 	}
 	for _, form := range append(kinds, names...) {
 		claimed[form] = r.Kind
@@ -109,87 +106,83 @@ func guess(kind string) (plural, singular string) {
 	return p.Resource, s.Resource
 }
 
-func randomGroup(d dice, name string) docGroup {
-	g := docGroup{name: name}
+func randomGroup(d dice, name string) *restmapper.APIGroupResources {
+	g := newGroup(name)
 	for range d.IntN(4) + d.IntN(3) {
-		version := pick(d, versionWords)
-		if slices.ContainsFunc(g.versions, func(v docVersion) bool { return v.name == version }) {
+		version := metav1.GroupVersionForDiscovery{Version: pick(d, versionWords)}
+		if slices.Contains(g.Group.Versions, version) {
 			continue
 		}
-		v := docVersion{name: version, read: !oneIn(d, 8), resources: randomResources(d)}
-		if len(g.versions) > 0 && oneIn(d, 2) {
-			// As servers do: much the same in another version.
-			v.resources = append(v.resources[:len(v.resources)/2:len(v.resources)/2], pick(d, g.versions).resources...)
+		resources := randomResources(d)
+		if len(g.Group.Versions) > 0 && oneIn(d, 2) { // as servers do: much the same in another version
+			other := g.VersionedResources[pick(d, g.Group.Versions).Version]
+			resources = append(resources[:len(resources)/2:len(resources)/2], other...)
 		}
-		g.versions = append(g.versions, v)
+		if !oneIn(d, 8) { // else it is only listed
+			g.VersionedResources[version.Version] = resources
+		}
+		g.Group.Versions = append(g.Group.Versions, version)
 	}
-	if len(g.versions) > 0 && !oneIn(d, 6) {
-		g.preferred = pick(d, g.versions).name
+	if len(g.Group.Versions) > 0 && !oneIn(d, 6) {
+		g.Group.PreferredVersion = pick(d, g.Group.Versions)
 	} else if oneIn(d, 2) {
-		g.preferred = pick(d, versionWords)
+		g.Group.PreferredVersion.Version = pick(d, versionWords)
 	}
 	return g
 }
 
-func randomResources(d dice) []Resource {
-	resources := make([]Resource, 0, 5)
+func randomResources(d dice) []metav1.APIResource {
+	resources := make([]metav1.APIResource, 0, 5)
 	for range d.IntN(4) + d.IntN(4) {
 		resources = append(resources, randomResource(d))
 	}
 	return resources
 }
 
-func randomResource(d dice) Resource {
+func randomResource(d dice) metav1.APIResource {
 	kind := pick(d, kindWords)
 	plural, singular := guess(kind)
 	part := pick(d, nameWords) + "/" + pick(d, []string{"status", "scale", ""})
 	name := pick(d, []string{plural, plural, plural, singular, pick(d, nameWords), part})
-	return Resource{
+	return metav1.APIResource{
 		Kind: kind, Namespaced: oneIn(d, 2), Name: name,
-		Singular: pick(d, []string{"", "", singular, singular, pick(d, nameWords), name}),
+		SingularName: pick(d, []string{"", "", singular, singular, pick(d, nameWords), name}),
 	}
 }
 
 // randomQuery asks, more often than not, for something that is in doc.
 func randomQuery(d dice, doc document) query {
 	group, version, r := randomResourceOf(d, doc)
-	q := query{method: method(d.IntN(int(methods)))}
-	switch q.method {
-	case restMapping, restMappings:
-		q.gk = schema.GroupKind{Group: randomGroupName(d, group), Kind: randomKind(d, r)}
-		q.versions = randomVersions(d, doc, version)
-	case resourceSingularizer:
-		q.resource = randomName(d, r)
-	default:
-		q.gvr = schema.GroupVersionResource{
-			Group: randomGroupPart(d, group), Version: randomVersion(d, doc, version), Resource: randomName(d, r),
+	if oneIn(d, 10) {
+		group = pick(d, groupWords)
+	}
+	q := query{lookup: d.IntN(len(lookups))}
+	if q.lookup < byKind {
+		part := pick(d, []string{"", "", group[:d.IntN(len(group)+1)], group, group, group, group, group})
+		q.gvr = schema.GroupVersionResource{Group: part, Version: randomVersion(d, doc, version), Resource: randomName(d, r)}
+		return q
+	}
+	list, lower, upper := r.Kind+"List", strings.ToLower(r.Kind), strings.ToUpper(r.Kind)
+	q.gk = schema.GroupKind{Group: group, Kind: pick(d, []string{r.Kind, r.Kind, r.Kind, lower, upper, list, strings.ToLower(list), pick(d, kindWords)})}
+	q.versions = pick(d, [][]string{nil, {version}, {}})
+	if q.versions != nil && len(q.versions) == 0 {
+		for range d.IntN(4) {
+			q.versions = append(q.versions, randomVersion(d, doc, version))
 		}
 	}
 	return q
 }
 
-func randomResourceOf(d dice, doc document) (group, version string, r Resource) {
+func randomResourceOf(d dice, doc document) (group, version string, r metav1.APIResource) {
 	for range min(len(doc), 4) {
-		if g := pick(d, doc); len(g.versions) > 0 {
-			if v := pick(d, g.versions); len(v.resources) > 0 {
-				return g.name, v.name, pick(d, v.resources)
+		if g := pick(d, doc); len(g.Group.Versions) > 0 {
+			version := pick(d, g.Group.Versions).Version
+			if resources := g.VersionedResources[version]; len(resources) > 0 {
+				return g.Group.Name, version, pick(d, resources)
 			}
 		}
 	}
 	return pick(d, groupWords), pick(d, versionWords), randomResource(d)
-}
-
-func randomGroupName(d dice, group string) string {
-	if oneIn(d, 10) {
-		return pick(d, groupWords)
-	}
-	return group
-}
-
-// randomGroupPart returns also the beginning of the group, or nothing.
-func randomGroupPart(d dice, group string) string {
-	name := randomGroupName(d, group)
-	return pick(d, []string{"", "", group[:d.IntN(len(group)+1)], name, name, name, name, name})
 }
 
 func randomVersion(d dice, doc document, version string) string {
@@ -198,27 +191,9 @@ func randomVersion(d dice, doc document, version string) string {
 	return pick(d, []string{"", "", odd, elsewhere, version, version, version, version})
 }
 
-func randomVersions(d dice, doc document, version string) []string {
-	if !oneIn(d, 3) {
-		return pick(d, [][]string{nil, {version}})
-	}
-	versions := []string{}
-	for range d.IntN(4) {
-		versions = append(versions, randomVersion(d, doc, version))
-	}
-	return versions
-}
-
-func randomKind(d dice, r Resource) string {
-	list, lower, upper := r.Kind+"List", strings.ToLower(r.Kind), strings.ToUpper(r.Kind)
-	return pick(d, []string{r.Kind, r.Kind, r.Kind, lower, upper, list, strings.ToLower(list), pick(d, kindWords)})
-}
-
-func randomName(d dice, r Resource) string {
+func randomName(d dice, r metav1.APIResource) string {
 	plural, singular := guess(r.Kind + "List")
-	name := pick(d, []string{
-		r.Name, r.Name, r.Name, r.Singular, strings.ToLower(r.Kind), pick(d, nameWords), plural, singular,
-	})
+	name := pick(d, []string{r.Name, r.Name, r.Name, r.SingularName, strings.ToLower(r.Kind), pick(d, nameWords), plural, singular})
 	if name == "" && !oneIn(d, 8) {
 		name = r.Name
 	}

@@ -13,7 +13,7 @@ const (
 )
 
 // String returns the name of the part in logs and metrics.
-func (p Part) String() string { return [...]string{"document", "group", "version"}[p] }
+func (p Part) String() string { return [...]string{"document", "list", "version"}[p] }
 
 // Read is one read of the server. It is comparable: lookups that need equal reads share
 // one. The zero Read is that of the document.
@@ -38,6 +38,16 @@ type Outcome struct {
 
 	Versions []string // those that a list has; others may have published a younger one
 }
+
+// Found is what a live read of a version has found: what it serves, or an error, or
+// neither if the server answered that there is no such version.
+type Found struct {
+	Table *Table
+	Err   error
+}
+
+// None reports whether the server answered that there is no such version.
+func (f Found) None() bool { return f.Table == nil && f.Err == nil }
 
 // Progress is how far a lookup has come.
 type Progress struct {

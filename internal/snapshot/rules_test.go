@@ -4,6 +4,7 @@ package snapshot
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,31 +17,7 @@ import (
 )
 
 // TestRules plays the scripts in testdata, each about a rule of DESIGN.md. What stands after an
-// arrow the command must print. Each story begins with a mapper that knows nothing.
-//
-//	new legacy              a server without the aggregated document
-//	doc WORDS               a read of the document
-//	live WORDS              live reads of versions, one after the other
-//	list GROUP VERSION...   a live read of a list; the first version is the preferred one
-//	prefer VERSION GROUP VERSION...  the same, with another preferred version
-//	doc@5, live@5, list@5   one that began at 5
-//	begin, end WORDS        live reads, from their beginning to their end
-//	end list GROUP VERSION...  that of a list
-//	reset [GROUP]           what it says
-//	ask GROUP KIND [VERSION...], ask any RESOURCE [VERSION]  a lookup begins
-//	its live WORDS, its list GROUP VERSION..., its doc WORDS  reads of that lookup; others are not
-//
-// These print what is known; newHistory says how. Others print something else:
-//
-//	find GROUP KIND [VERSION...]  the version in which a kind is found
-//	all GROUP KIND                all of these
-//	many RESOURCE                 the groups and versions in which a lookup without a group finds it
-//	pending                       the groups whose reset is pending
-//	due [all]                     what a refresh reads, with a subscriber to all; behind the bar in turn
-//	any RESOURCE [VERSION]        the group and version in which such a lookup finds it first
-//	left                          the reads that the lookup still needs
-//	overlaid                      whether a group is not the document's own
-//	changes                       what changed since the last document but one
+// arrow the command must print. The README there lists the commands.
 func TestRules(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
 	if err != nil || len(paths) == 0 {
@@ -61,48 +38,88 @@ func TestRules(t *testing.T) {
 func playStory(t *testing.T, story string) {
 	h := newHistory(false, "")
 	for _, line := range strings.Split(story, "\n") {
-		command, want, checked := strings.Cut(strings.TrimSpace(line), "→")
-		words := strings.Fields(command)
-		if len(words) == 0 || words[0] == "#" {
+		command, want, checked := strings.Cut(line, "→")
+		command, want = strings.TrimSpace(command), strings.TrimSpace(want)
+		if command == "" || command[0] == '#' {
 			continue
 		}
-		got, err := h.do(words[0], words[1:])
-		if err != nil {
+		got, err := h.do(strings.Fields(command))
+		switch invalid := checkInvariants(h.Snapshot); {
+		case err != nil:
 			t.Fatalf("%q: %v", line, err)
+		case checked && got != want:
+			t.Errorf("%s\nprints %s\nwant   %s\nwhile this is known: %s", command, got, want, h.text())
+		case invalid != nil:
+			t.Errorf("after %s what is known contradicts itself: %v\nknown is %s", command, invalid, h.text())
 		}
-		if want = strings.TrimSpace(want); checked && got != want {
-			t.Errorf("%s: got %q, want %q; known %s", strings.TrimSpace(command), got, want, h.text())
-		}
-		if err := checkInvariants(h.Snapshot); err != nil {
-			t.Errorf("after %s: %v", strings.TrimSpace(command), err)
+	}
+}
+
+// history is what a mapper knows after one event after the other.
+type history struct {
+	*Snapshot
+	legacy bool
+	now    Tick              // of the last event
+	seen   map[string]*Group // in documents, by their words: groups of the same bytes are the same
+
+	began  Tick // when a read began that ends later
+	from   *Snapshot
+	before *Snapshot // the last document
+
+	asked    Query // what a lookup looks for
+	progress Progress
+	its      bool // the read is the lookup's
+}
+
+// newHistory begins with a read of the document, unless text is empty.
+func newHistory(legacy bool, text string) *history {
+	h := &history{Snapshot: new(Snapshot), legacy: legacy, seen: map[string]*Group{}}
+	if text != "" {
+		h.document(text, h.tick())
+	}
+	return h
+}
+
+func (h *history) tick() Tick {
+	h.now++
+	return h.now
+}
+
+// play does what commands say.
+func (h *history) play(t *testing.T, commands ...string) {
+	t.Helper()
+	for _, command := range commands {
+		if _, err := h.do(strings.Fields(command)); err != nil {
+			t.Fatalf("%s: %v", command, err)
 		}
 	}
 }
 
 // do does what a command says, and returns what it prints.
-func (h *history) do(command string, args []string) (string, error) {
-	command, at, _ := strings.Cut(command, "@")
+func (h *history) do(words []string) (string, error) {
+	if h.its = words[0] == "its"; h.its {
+		words = words[1:]
+	}
+	command, at, _ := strings.Cut(words[0], "@")
+	args := words[1:]
 	tick := func() Tick {
 		if n, err := strconv.Atoi(at); err == nil {
 			return Tick(n)
 		}
 		return h.tick()
 	}
-	if h.its = command == "its"; h.its {
-		command, args = args[0], args[1:]
-	}
 	switch command {
 	case "new":
 		*h = *newHistory(true, "")
 	case "doc":
 		h.before = h.Snapshot
-		h.documentAt(strings.Join(args, " "), tick())
+		h.document(strings.Join(args, " "), tick())
 	case "live":
 		for _, word := range args {
-			h.liveAt(word, tick(), h.Snapshot)
+			h.version(word, tick(), h.Snapshot)
 		}
 	case "list":
-		h.groupAt(tick(), h.Snapshot, args[0], args[1:]...)
+		h.list(args[0], args[1:], tick(), h.Snapshot)
 	case "prefer":
 		h.Snapshot = h.WithList(args[1], args[2:], args[0], h.tick(), h.Snapshot)
 	case "ask":
@@ -115,18 +132,18 @@ func (h *history) do(command string, args []string) (string, error) {
 		h.began, h.from = h.tick(), h.Snapshot
 	case "end":
 		if args[0] == "list" {
-			h.groupAt(h.began, h.from, args[1], args[2:]...)
+			h.list(args[1], args[2:], h.began, h.from)
 			break
 		}
 		for _, word := range args {
-			h.liveAt(word, h.began, h.from)
+			h.version(word, h.began, h.from)
 		}
 	case "reset":
 		if len(args) == 0 {
-			h.resetAll()
+			h.Snapshot = h.Reset(h.tick())
 		}
 		for _, group := range args {
-			h.resetGroup(group)
+			h.Snapshot = h.ResetGroup(group, h.tick())
 		}
 	default:
 		return h.tell(command, args)
@@ -136,55 +153,170 @@ func (h *history) do(command string, args []string) (string, error) {
 
 // tell answers a question.
 func (h *history) tell(command string, args []string) (string, error) {
+	var all []string
+	isCurrent := map[bool]string{false: ", not current"}
 	switch command {
 	case "find":
-		version, current := h.finds(args[0], args[1], args[2:]...)
-		if version == "" {
+		m, current, err := h.RESTMapping(schema.GroupKind{Group: args[0], Kind: args[1]}, args[2:])
+		if err != nil {
 			return "nothing", nil
 		}
-		return version + map[bool]string{false: ", not current"}[current], nil
+		return m.GroupVersionKind.Version + isCurrent[current], nil
 	case "all":
 		found, current, _ := h.RESTMappings(schema.GroupKind{Group: args[0], Kind: args[1]}, nil)
-		versions := []string{}
 		for _, m := range found {
-			versions = append(versions, m.GroupVersionKind.Version)
+			all = append(all, m.GroupVersionKind.Version)
 		}
-		return strings.Join(versions, " ") + map[bool]string{false: ", not current"}[current], nil
+		return strings.Join(all, " ") + isCurrent[current], nil
 	case "many":
-		return strings.Join(groupsWith(h.Snapshot, args[0]), " "), nil
+		kinds, _, _ := h.KindsFor(schema.GroupVersionResource{Resource: args[0]})
+		for _, gvk := range kinds {
+			all = append(all, gvk.GroupVersion().String())
+		}
+		return strings.Join(all, " "), nil
 	case "any":
 		kind, current, err := h.KindFor(schema.GroupVersionResource{Resource: args[0], Version: strings.Join(args[1:], "")})
 		if err != nil {
 			return "nothing", nil
 		}
-		return kind.GroupVersion().String() + map[bool]string{false: ", not current"}[current], nil
+		return fmt.Sprintf("%v %s%s", kind.GroupVersion(), kind.Kind, isCurrent[current]), nil
 	case "left":
-		found, _ := h.finds(h.asked.Group, h.asked.Name, h.asked.Versions...)
-		_, _, err := h.KindFor(schema.GroupVersionResource{Resource: h.asked.Name, Version: strings.Join(h.asked.Versions, "")})
-		h.progress.Found = found != "" || h.asked.ByResource && err == nil
+		found := h.find(nil, &h.asked, &lack{})
+		h.progress.Found = len(found) > 0
 		return cmp.Or(textOf(slices.Concat(h.Next(h.asked, h.progress)...)), "nothing"), nil
 	case "pending":
-		pending := []string{}
 		for _, g := range h.groups {
 			if g.laid().reset > 0 {
-				pending = append(pending, g.name)
+				all = append(all, g.name)
 			}
 		}
-		return cmp.Or(strings.Join(pending, " "), "none"), nil
+		return cmp.Or(strings.Join(all, " "), "none"), nil
 	case "due":
 		differing, dropped := h.Due(len(args) > 0)
 		return strings.TrimSpace(textOf(slices.Concat(differing...)) + " | " + textOf(dropped)), nil
 	case "overlaid":
 		return fmt.Sprint(h.overlaid()), nil
 	case "changes":
-		changes := []string{}
 		for _, c := range Diff(h.before, h.Snapshot) {
-			m := c.Mapping
-			changes = append(changes, fmt.Sprintf("%s %s/%s:%s %s", c.Type, m.Resource.Group, m.Resource.Version, m.GroupVersionKind.Kind, m.Resource.Resource))
+			kind := c.Mapping.GroupVersionKind
+			all = append(all, fmt.Sprintf("%s %v:%s %s", c.Type, kind.GroupVersion(), kind.Kind, c.Mapping.Resource.Resource))
 		}
-		return cmp.Or(strings.Join(changes, ", "), "none"), checkDiff(h.before, h.Snapshot)
+		return cmp.Or(strings.Join(all, ", "), "none"), checkDiff(h.before, h.Snapshot)
 	}
-	return "", fmt.Errorf("no such command: %s", command)
+	return "", errors.New("no such command")
+}
+
+// document reads the document. Each read of a legacy server's makes new groups, which only list.
+func (h *history) document(text string, now Tick) {
+	h.Snapshot = h.WithDocument(h.parse(text), now)
+	h.note(Read{}, Outcome{Tick: now})
+}
+
+// version reads a version live. The read began at now, when from was known.
+func (h *history) version(word string, now Tick, from *Snapshot) {
+	group, v := parseVersion(word)
+	found := Found{Table: v.Table, Err: v.Err}
+	h.Snapshot = h.WithVersion(group, v.Name, found, now, from)
+	h.note(ReadVersion(group, v.Name), Outcome{Tick: now, Gone: found.None()})
+}
+
+// list reads the list of a group, as version does.
+func (h *history) list(group string, versions []string, now Tick, from *Snapshot) {
+	h.Snapshot = h.WithList(group, versions, strings.Join(versions[:min(1, len(versions))], ""), now, from)
+	h.note(ReadList(group), Outcome{Tick: now, Versions: versions})
+}
+
+// note tells a lookup how a read of its own has ended.
+func (h *history) note(r Read, o Outcome) {
+	if h.its {
+		h.progress.Done[r] = o
+	}
+}
+
+func (h *history) parse(text string) *Document {
+	var order []string
+	of := map[string][]string{} // the words of each group
+	for _, word := range strings.Fields(text) {
+		if h.legacy {
+			word, _, _ = strings.Cut(strings.ReplaceAll(word, "!", ""), ":")
+		}
+		name, _, _ := strings.Cut(word, "/")
+		if of[name] == nil {
+			order = append(order, name)
+		}
+		of[name] = append(of[name], word)
+	}
+	var groups []*Group
+	for _, name := range order {
+		key := strings.Join(of[name], " ")
+		if h.legacy || h.seen[key] == nil {
+			var versions []Version
+			for _, word := range of[name] {
+				_, v := parseVersion(word)
+				versions = append(versions, v)
+			}
+			h.seen[key] = NewGroup(name, versions[0].Name, versions)
+		}
+		groups = append(groups, h.seen[key])
+	}
+	return h.doc.Next(groups, !h.legacy)
+}
+
+func parseVersion(word string) (group string, v Version) {
+	group, rest, _ := strings.Cut(word, "/")
+	name, kinds, isRead := strings.Cut(rest, ":")
+	if v.Name = strings.TrimSuffix(name, "!"); v.Name != name {
+		v.Err = errors.New("unread")
+	}
+	if isRead {
+		v.Table = tableOf(kinds)
+	}
+	return group, v
+}
+
+// tableOf is the table of some kinds.
+func tableOf(kinds string) *Table {
+	var resources []Resource
+	for _, kind := range strings.FieldsFunc(kinds, func(r rune) bool { return r == ',' }) {
+		kind, verb, _ := strings.Cut(kind, "=")
+		kind, cluster := strings.CutSuffix(kind, "*")
+		kind, names, _ := strings.Cut(kind, "~")
+		resource, singular, _ := strings.Cut(names, "~")
+		resources = append(resources, Resource{
+			Name: cmp.Or(resource, strings.ToLower(kind)+"s"), Singular: cmp.Or(singular, strings.ToLower(kind)),
+			Kind: kind, Namespaced: !cluster, Verbs: Verbs(0).With(verb),
+		})
+	}
+	return NewTable(resources)
+}
+
+// text writes down what is known.
+func (s *Snapshot) text() string {
+	var all []string
+	for _, g := range s.groups {
+		for _, v := range g.versions {
+			all = append(all, v.text(g))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func (v *Version) text(g *Group) string {
+	text := g.name + "/" + v.Name
+	if v.Gone {
+		text += "-" + map[bool]string{true: "?"}[v.returned()]
+	}
+	if v.Err != nil {
+		text += "!"
+	}
+	if v.Table != nil {
+		text += ":" + strings.Join(v.Table.spelledKinds(), ",")
+	}
+	document := g.laid().document.Version(v.Name)
+	if v.Read > 0 && (v.Read == v.Asked || document == nil || !document.Table.sameRows(v.Table)) {
+		text += fmt.Sprintf("@%d", v.Read)
+	}
+	return text
 }
 
 // textOf writes down reads: a/v1 for a version, a/ for the list of a group.

@@ -1,18 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package snapshot holds what one API server was last known to serve, and
-// answers the seven lookups of meta.RESTMapper from it.
-//
-// The package is pure: it has no clock, I/O, lock, goroutine or logger. A Snapshot, a
-// Group and a Table never change once made; With… and Reset… make a new Snapshot that
-// shares every group that they did not touch. Any number of goroutines may read a
-// Snapshot, and snapshots of different servers may share groups. One thing is added
-// later, by lookups and atomically: an index that changes no answer.
-//
-// Every answer equals the one that k8s.io/client-go/restmapper.NewDiscoveryRESTMapper
-// gives over the same groups in the same order: value, order, error type and error text.
-// If that library's answer depends on Go's map order, we always return the same one of
-// its answers.
 package snapshot
 
 import (
@@ -20,10 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
-
-// Tick numbers the reads and resets of one mapper in the order in which they began. A
-// read takes its tick just before its first request. 0 stands for never.
-type Tick uint64
 
 // Snapshot is what one server was last known to serve. Every mapper starts with the zero
 // Snapshot, which knows nothing.
@@ -175,4 +158,27 @@ func (s *Snapshot) settled(g *Group) bool {
 		return s.read > s.reset
 	}
 	return s.currentList(g) && s.groupPlaced(g)
+}
+
+// overlaid reports whether a group is not the document's own.
+func (s *Snapshot) overlaid() bool { return s.doc == nil || s.lazy != s.doc.lazy }
+
+// open returns the positions of the groups that are not settled. The document was read since the last
+// reset.
+func (s *Snapshot) open() []int {
+	var read, reset Tick
+	if s.overlaid() {
+		read, reset = s.read, s.reset
+	}
+	if known := s.lazy.open.Load(); known != nil && known.read == read && known.reset == reset {
+		return known.positions
+	}
+	found := &unsettled{read: read, reset: reset}
+	for i, g := range s.groups {
+		if !s.settled(g) {
+			found.positions = append(found.positions, i)
+		}
+	}
+	s.lazy.open.Store(found)
+	return found.positions
 }

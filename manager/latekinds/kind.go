@@ -49,7 +49,7 @@ import (
 //     of the server is no absence.
 //
 // The informer is that of the cluster's cache, with its options. If that is a cache of
-// github.com/freshmapper/freshmapper/fresh, or of a controller-runtime that hack/fork has made, the informer
+// github.com/freshmapper/freshmapper/fresh, or of the fork of controller-runtime, the informer
 // stays while the kind is absent, for all who have it. Any other cache is made to remove the informer, also if
 // others use it: then let all controllers watch the kind by Kind.
 //

@@ -29,7 +29,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -60,7 +59,7 @@ func inWorlds(t *testing.T, test func(t *testing.T, w *world)) {
 	for _, keeps := range []bool{false, true} {
 		t.Run(fmt.Sprintf("keeps=%t", keeps), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &world{server: fakeapi.New(group("v1", "ConfigMap")), scheme: runtime.NewScheme()}
+				w := &world{server: fakeapi.New(fakeapi.Typical(1, 1, 1)...), scheme: runtime.NewScheme()}
 				w.scheme.AddKnownTypeWithName(widget, &corev1.ConfigMap{})
 				var err error
 				w.mapper, err = apiutil.NewDynamicRESTMapperWithOptions(w.server.Config(), w.server.Client(), apiutil.DynamicRESTMapperOptions{})
@@ -81,10 +80,6 @@ func inWorlds(t *testing.T, test func(t *testing.T, w *world)) {
 			})
 		})
 	}
-}
-
-func group(version, kind string) fakeapi.Group {
-	return fakeapi.Group{Versions: []fakeapi.Version{{Name: version, Resources: []fakeapi.Resource{{Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: true}}}}}
 }
 
 // serve makes the server serve Widgets, with objects of these names.
@@ -214,24 +209,17 @@ func (c keeping) ForgetKind(schema.GroupVersionKind) {
 }
 
 // account keeps what a handler is told.
-type account struct {
-	mu   sync.Mutex
-	told []string
-}
+type account struct{ log }
 
-func (a *account) add(text string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.told = append(a.told, text)
-}
+func (a *account) told(text string) { a.add("", text) }
 
 // take returns what was told since the last call, sorted.
 func (a *account) take() string {
 	synctest.Wait()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	told := a.told
-	a.told = nil
+	told := a.lines
+	a.lines = nil
 	slices.Sort(told)
 	return strings.Join(told, ", ")
 }
@@ -241,13 +229,13 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 func (a *account) handler() handler.TypedEventHandler[*corev1.ConfigMap, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.ConfigMap, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.ConfigMap], _ queue) {
-			a.add(map[bool]string{true: "initial ", false: "create "}[initial(e)] + e.Object.Name)
+			a.told(map[bool]string{true: "initial ", false: "create "}[initial(e)] + e.Object.Name)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.ConfigMap], _ queue) {
-			a.add("update " + e.ObjectNew.Name)
+			a.told("update " + e.ObjectNew.Name)
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.ConfigMap], _ queue) {
-			a.add("delete " + e.Object.Name)
+			a.told("delete " + e.Object.Name)
 		},
 	}
 }
@@ -276,21 +264,6 @@ func wantTold(t *testing.T, a *account, when, want string) {
 	}
 }
 
-// absentIn is what the gauge says of Widgets.
-func absentIn(t *testing.T) (n float64) {
-	t.Helper()
-	families, err := metrics.Registry.Gather()
-	must(t, err)
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			if family.GetName() == "controller_runtime_late_kinds_absent" && metric.GetLabel()[1].GetValue() == widget.Kind {
-				n += metric.GetGauge().GetValue()
-			}
-		}
-	}
-	return n
-}
-
 // A kind comes after the source was started, goes without a word of a watch, and comes back, time after time.
 func TestOptionalKindComesAndGoes(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
@@ -301,8 +274,8 @@ func TestOptionalKindComesAndGoes(t *testing.T) {
 		must(t, s.Readyz(nil)) // no controller runs it
 		sync := started(t, ctx, s)
 		must(t, sync(time.Second))
-		if err := s.Readyz(nil); err == nil || !strings.Contains(err.Error(), widget.String()) || absentIn(t) != 1 {
-			t.Errorf("while the kind is absent: ready: %v, the gauge is %v", err, absentIn(t))
+		if err := s.Readyz(nil); err == nil || !strings.Contains(err.Error(), widget.String()) || gauge(t, "absent", widget.Kind) != 1 {
+			t.Errorf("while the kind is absent: ready: %v, the gauge is %v", err, gauge(t, "absent", widget.Kind))
 		}
 		_, keeps := w.cache.(keeping)
 		for i := range 4 {
@@ -310,8 +283,8 @@ func TestOptionalKindComesAndGoes(t *testing.T) {
 			time.Sleep(settled)
 			how := map[bool]string{true: "initial", false: "create"}[i == 0]
 			wantTold(t, &told, fmt.Sprint("come ", i), how+" a, "+how+" b")
-			if err := s.Readyz(nil); err != nil || absentIn(t) != 0 || !slices.Equal(w.informs.indexes, []string{"spec.x"}) {
-				t.Errorf("while it is served: ready: %v, the gauge is %v, indexes %q", err, absentIn(t), w.informs.indexes)
+			if err := s.Readyz(nil); err != nil || gauge(t, "absent", widget.Kind) != 0 || !slices.Equal(w.informs.indexes, []string{"spec.x"}) {
+				t.Errorf("while it is served: ready: %v, the gauge is %v, indexes %q", err, gauge(t, "absent", widget.Kind), w.informs.indexes)
 			}
 			w.informs.objects.Modify(object("a"))
 			w.informs.objects.Delete(object("b"))
@@ -328,8 +301,8 @@ func TestOptionalKindComesAndGoes(t *testing.T) {
 		w.serve(true, "late")
 		time.Sleep(settled)
 		wantTold(t, &told, "after its end", "")
-		if n := absentIn(t); n != 0 {
-			t.Errorf("the gauge is %v after the end", n)
+		if err := s.Readyz(nil); err != nil || gauge(t, "absent", widget.Kind) != 0 {
+			t.Errorf("no controller runs it, and ready: %v, the gauge is %v", err, gauge(t, "absent", widget.Kind))
 		}
 	})
 }
@@ -338,8 +311,7 @@ func TestOptionalKindComesAndGoes(t *testing.T) {
 // fails the start, as with upstream's source.
 func TestOptionalKindInAnOutage(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
+		ctx := t.Context()
 		var told account
 		s := latekinds.Kind(w, &corev1.ConfigMap{}, told.handler())
 		restore := w.server.SetFault(fakeapi.All(), fakeapi.Refused())
@@ -364,17 +336,14 @@ func TestOptionalKindInAnOutage(t *testing.T) {
 
 func TestForbiddenOptionalKindFailsTheStart(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
 		w.informs.refuses = errors.New("forbidden")
 		w.serve(true, "a")
-		var told account
-		s := latekinds.Kind(w, &corev1.ConfigMap{}, told.handler())
-		if err := started(t, ctx, s)(2 * time.Minute); err == nil || !strings.Contains(err.Error(), "*v1.ConfigMap") {
-			t.Errorf("the source is synced: %v", err)
+		s := latekinds.Kind(w, &corev1.ConfigMap{}, (&account{}).handler())
+		if err := started(t, t.Context(), s)(2 * time.Minute); err == nil || !strings.Contains(err.Error(), "*v1.ConfigMap") {
+			t.Errorf("the kind is served and cannot be listed, and the source is synced: %v", err)
 		}
-		if err := s.Readyz(nil); err == nil {
-			t.Error("the program is ready")
+		if s.Readyz(nil) == nil {
+			t.Error("the kind is served and cannot be listed, and the program is ready")
 		}
 	})
 }
@@ -382,8 +351,7 @@ func TestForbiddenOptionalKindFailsTheStart(t *testing.T) {
 // Two sources of a kind share an informer, which only one of them removes. One that has ended starts again.
 func TestSourcesOfAKindShareIt(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
-		all, end := context.WithCancel(context.Background())
-		defer end()
+		all := t.Context()
 		var first, second account
 		a, b := latekinds.Kind(w, &corev1.ConfigMap{}, first.handler()), latekinds.Kind(w, &corev1.ConfigMap{}, second.handler()).IndexField("x", nil)
 		ctx, stop := context.WithCancel(all)
@@ -415,8 +383,7 @@ func TestSourcesOfAKindShareIt(t *testing.T) {
 // A kind that went in the moment between two looks does not keep a controller from starting.
 func TestOptionalKindThatGoesAtTheStart(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
+		ctx := t.Context()
 		w.serve(true)
 		_, err := w.mapper.RESTMapping(widget.GroupKind(), widget.Version)
 		must(t, err)
@@ -432,24 +399,19 @@ func TestOptionalKindThatGoesAtTheStart(t *testing.T) {
 }
 
 func TestStartSaysWhatIsMissing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{server: fakeapi.New(), scheme: runtime.NewScheme()}
-		var told account
-		for want, s := range map[string]*latekinds.Source[*corev1.ConfigMap, reconcile.Request]{
-			"one of them is nil":                latekinds.Kind(w, &corev1.ConfigMap{}, nil),
-			"find the kind of *v1.ConfigMap":    latekinds.Kind(w, &corev1.ConfigMap{}, told.handler()),
-			"needs a cluster, an object and a ": latekinds.Kind(nil, &corev1.ConfigMap{}, told.handler()),
-		} {
-			if err := s.Start(context.Background(), nil); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %q", err, want)
-			}
+	var told account
+	empty, known := &world{scheme: runtime.NewScheme()}, &world{scheme: runtime.NewScheme()}
+	must(t, corev1.AddToScheme(known.scheme))
+	for want, s := range map[string]*latekinds.Source[*corev1.ConfigMap, reconcile.Request]{
+		"one of them is nil":                latekinds.Kind(empty, &corev1.ConfigMap{}, nil),
+		"find the kind of *v1.ConfigMap":    latekinds.Kind(empty, &corev1.ConfigMap{}, told.handler()),
+		"needs a cluster, an object and a ": latekinds.Kind(nil, &corev1.ConfigMap{}, told.handler()),
+		"can't wait for kind ConfigMap":     latekinds.Kind(&stockWorld{known}, &corev1.ConfigMap{}, told.handler()),
+	} {
+		if err := s.Start(t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Start returned %v, want %q", err, want)
 		}
-		must(t, corev1.AddToScheme(w.scheme))
-		stock := &stockWorld{w}
-		if err := latekinds.Kind(stock, &corev1.ConfigMap{}, told.handler()).Start(context.Background(), nil); err == nil || !strings.Contains(err.Error(), "can't wait for kind ConfigMap") {
-			t.Errorf("with a mapper that can't wait: %v", err)
-		}
-	})
+	}
 }
 
 type stockWorld struct{ *world }
@@ -460,20 +422,3 @@ func (*stockWorld) GetRESTMapper() meta.RESTMapper { return meta.NewDefaultRESTM
 type lists struct{ *toolscache.ListWatch }
 
 func (lists) IsWatchListSemanticsUnSupported() bool { return true }
-
-// Where no controller runs a source any more, nothing is said of it.
-func TestReadyzAfterTheEnd(t *testing.T) {
-	inWorlds(t, func(t *testing.T, w *world) {
-		ctx, cancel := context.WithCancel(context.Background())
-		var told account
-		w.serve(true, "a")
-		s := latekinds.Kind(w, &corev1.ConfigMap{}, told.handler())
-		must(t, started(t, ctx, s)(settled))
-		must(t, s.Readyz(nil))
-		cancel()
-		time.Sleep(time.Minute)
-		if err := s.Readyz(nil); err != nil {
-			t.Errorf("no controller runs it: %v", err)
-		}
-	})
-}

@@ -31,8 +31,8 @@
 //     manager can't be read. An operator for a few namespaces names them there, too.
 //
 // The program's manager needs a mapper that knows when a kind comes and goes: one of
-// github.com/freshmapper/freshmapper/apiutil through MapperProvider, or any in a
-// controller-runtime that hack/fork has made. Changes are noticed as the mapper's
+// github.com/freshmapper/freshmapper/apiutil through MapperProvider, or any in the
+// fork of controller-runtime. Changes are noticed as the mapper's
 // RunWhileServed says: about a second after a change with WatchAPIs, else within 30 seconds.
 //
 // Each time that the controller waits, a log line names the kinds that are missing, and the gauge

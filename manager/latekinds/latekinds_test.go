@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -44,6 +43,8 @@ type times struct {
 	meta.RESTMapper
 	runs int
 	gone chan struct{} // the kinds go when something arrives
+
+	hangs chan struct{} // nil, or closed by a lookup, which then has no answer
 }
 
 func (m *times) RunWhileServed(ctx context.Context, run func(context.Context) error, _ ...schema.GroupVersionKind) error {
@@ -86,7 +87,11 @@ func (m *times) Reset() {}
 
 func (m *times) IsServed(context.Context, schema.GroupVersionKind) (bool, error) { return false, nil }
 
-func (m *times) RESTMappingWithContext(_ context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+func (m *times) RESTMappingWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if m.hangs != nil {
+		close(m.hangs)
+		<-ctx.Done()
+	}
 	return m.RESTMapping(gk, versions...)
 }
 
@@ -105,16 +110,11 @@ func (l *log) add(_, args string) {
 func (l *log) count(text string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(slices.DeleteFunc(slices.Clone(l.lines), func(line string) bool { return !strings.Contains(line, text) }))
+	return strings.Count(strings.Join(l.lines, "\n"), text)
 }
 
-func newManager(t *testing.T, mapper meta.RESTMapper, l *log) manager.Manager {
-	t.Helper()
-	return newManagerOf(t, "http://127.0.0.1:1", mapper, l)
-}
-
-// newManagerOf makes a manager of the API server at that address.
-func newManagerOf(t *testing.T, address string, mapper meta.RESTMapper, l *log) manager.Manager {
+// newManager makes a manager of the API server at that address.
+func newManager(t *testing.T, address string, mapper meta.RESTMapper, l *log) manager.Manager {
 	t.Helper()
 	mgr, err := ctrl.NewManager(&rest.Config{Host: address}, ctrl.Options{
 		Logger: funcr.New(l.add, funcr.Options{}), Metrics: server.Options{BindAddress: "0"},
@@ -124,6 +124,8 @@ func newManagerOf(t *testing.T, address string, mapper meta.RESTMapper, l *log) 
 	must(t, err)
 	return mgr
 }
+
+const nowhere = "http://127.0.0.1:1"
 
 // start starts the manager. The channel has what it ends with, after cancel or by itself.
 func start(mgr manager.Manager) (cancel func(), ended <-chan error) {
@@ -145,29 +147,32 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// waiting is what the gauge says of a controller.
-func waiting(t *testing.T, name string) float64 {
+// gauge is what the gauges of this name say that have a label of this value; -1: there is none.
+func gauge(t *testing.T, name, label string) float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
 	must(t, err)
+	n := -1.0
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
-			if family.GetName() == "controller_runtime_late_kinds_waiting" && metric.GetLabel()[0].GetValue() == name {
-				return metric.GetGauge().GetValue()
+			for _, l := range metric.GetLabel() {
+				if family.GetName() == "controller_runtime_late_kinds_"+name && l.GetValue() == label {
+					n = max(n, 0) + metric.GetGauge().GetValue()
+				}
 			}
 		}
 	}
-	t.Fatalf("no gauge of %s", name)
-	return 0
+	return n
 }
 
 // TestControllerOfOneNameComesBack runs the controller that a scaffold's SetupWithManager builds
 // three times under one name, with its metrics, and sees what is logged and measured meanwhile.
 func TestControllerOfOneNameComesBack(t *testing.T) {
 	mapper, lines := newTimes(3), &log{}
-	mgr := newManager(t, mapper, lines)
+	mgr := newManager(t, nowhere, mapper, lines)
 	reconciled := make(chan string)
-	must(t, latekinds.Add(mgr, options("comes-back"), func(given manager.Manager) error {
+	opts := options("comes-back")
+	must(t, latekinds.Add(mgr, opts, func(given manager.Manager) error {
 		if given.GetCache() == mgr.GetCache() || given.GetClient() == mgr.GetClient() {
 			t.Error("setup got the program's cache or client, and needs its own")
 		}
@@ -176,23 +181,27 @@ func TestControllerOfOneNameComesBack(t *testing.T) {
 		return ctrl.NewControllerManagedBy(given).Named("comes-back").
 			WatchesRawSource(source.Channel(events, &handler.EnqueueRequestForObject{})).
 			Complete(reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+				if given.Add(nil) == nil {
+					t.Error("what is added once the controller runs would never start, and there was no error")
+				}
 				reconciled <- req.Name
 				return reconcile.Result{}, nil
 			}))
 	}))
+	opts.Kinds[0].Kind = "Gadget" // the slice is the caller's own
 	cancel, ended := start(mgr)
 	for range 3 {
 		if name := <-reconciled; name != "one" {
 			t.Errorf("reconciled %q, want one", name)
 		}
-		if got := waiting(t, "comes-back"); got != 0 {
+		if got := gauge(t, "waiting", "comes-back"); got != 0 {
 			t.Errorf("the gauge is %v while the controller runs, want 0", got)
 		}
 		mapper.gone <- struct{}{}
 	}
 	cancel()
 	must(t, <-ended)
-	if got := waiting(t, "comes-back"); got != 1 {
+	if got := gauge(t, "waiting", "comes-back"); got != 1 {
 		t.Errorf("the gauge is %v after the kinds went, want 1", got)
 	}
 	for text, want := range map[string]int{
@@ -204,7 +213,6 @@ func TestControllerOfOneNameComesBack(t *testing.T) {
 	}
 }
 
-// TestErrorsEndTheProgramUnlessAKindWent sees which errors end the manager.
 func TestErrorsEndTheProgramUnlessAKindWent(t *testing.T) {
 	type setup = func(n int, mgr manager.Manager) error // n counts its calls
 	returns := func(err error) setup { return func(int, manager.Manager) error { return err } }
@@ -251,23 +259,29 @@ func TestErrorsEndTheProgramUnlessAKindWent(t *testing.T) {
 			if test.away {
 				mapper = newTimes(1)
 			}
-			mgr := newManager(t, wrapped{mapper}, lines)
+			mgr := newManager(t, nowhere, wrapped{mapper}, lines)
 			must(t, latekinds.Add(mgr, options(name), func(mgr manager.Manager) error { calls++; return test.setup(calls, mgr) }))
 			cancel, ended := start(mgr)
 			defer cancel()
-			if test.away {
+			switch {
+			case test.away:
 				for len(ended) == 0 && lines.count("A kind went while the controller started") == 0 {
 					time.Sleep(time.Millisecond)
 				}
 				cancel()
-			} else if test.want == "" {
+			case test.want == "":
 				select {
 				case mapper.gone <- struct{}{}: // while it runs
 				case <-mgr.Elected():
 				}
 				cancel()
 			}
-			err := <-ended
+			err := error(nil)
+			select {
+			case err = <-ended:
+			case <-time.After(time.Minute):
+				t.Fatalf("the manager goes on, want it to end with %q", test.want)
+			}
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("the manager ended with %v, want %q", err, test.want)
 			}
@@ -275,7 +289,6 @@ func TestErrorsEndTheProgramUnlessAKindWent(t *testing.T) {
 	}
 }
 
-// nothing is a setup that is not called.
 func nothing(manager.Manager) error { return errors.New("setup was called") }
 
 // circle is a mapper that says that it wraps itself.
@@ -283,7 +296,6 @@ type circle struct{ meta.RESTMapper }
 
 func (c circle) Unwrap() meta.RESTMapper { return c }
 
-// TestAddSaysWhatIsMissing checks the errors of wrong options.
 func TestAddSaysWhatIsMissing(t *testing.T) {
 	kinds := []schema.GroupVersionKind{widget}
 	for want, test := range map[string]struct {
@@ -298,17 +310,17 @@ func TestAddSaysWhatIsMissing(t *testing.T) {
 		"set Options.MapperProvider of the manager to": {meta.NewDefaultRESTMapper(nil), latekinds.Options{Name: "x", Kinds: kinds}, nothing},
 		"latekinds_test.circle) can't wait":            {circle{meta.NewDefaultRESTMapper(nil)}, latekinds.Options{Name: "x", Kinds: kinds}, nothing},
 	} {
-		err := latekinds.Add(newManager(t, test.mapper, &log{}), test.opts, test.setup)
+		err := latekinds.Add(newManager(t, nowhere, test.mapper, &log{}), test.opts, test.setup)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 }
 
-// TestRunnablesStartAfterTheCache adds, in setup, an index and a runnable that reads. The runnable
-// starts when the informer has the objects, as in any manager.
-func TestRunnablesStartAfterTheCache(t *testing.T) {
-	var listed atomic.Bool
+// TestCacheOfTheController adds, in setup, an index and a runnable that reads. The runnable starts when the informer
+// has the objects, as in any manager; and cache and client have the options that the caller gave.
+func TestCacheOfTheController(t *testing.T) {
+	paths := make(chan string, 100)
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Query().Has("watch") { // no list in a watch either: the informer lists
@@ -316,23 +328,26 @@ func TestRunnablesStartAfterTheCache(t *testing.T) {
 			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`))
 			return
 		}
-		listed.Store(true)
-		_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`))
+		paths <- r.URL.Path
+		_, _ = w.Write([]byte(`{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`))
 	}))
 	defer api.Close()
-	mapper := newTimes(1, corev1.SchemeGroupVersion.WithKind("ConfigMap"), widget)
-	mgr := newManagerOf(t, api.URL, mapper, &log{})
-	read := make(chan error, 1)
-	must(t, latekinds.Add(mgr, options("reads"), func(mgr manager.Manager) error {
+	kind := corev1.SchemeGroupVersion.WithKind
+	mapper := newTimes(1, kind("ConfigMap"), kind("ConfigMapList"), kind("Secret"), widget) // a mapper knows lists of a kind, too
+	mgr := newManager(t, api.URL, mapper, &log{})
+	opts, read := options("reads"), make(chan error, 1)
+	opts.Cache.DefaultNamespaces = map[string]cache.Config{"team-a": {}}
+	opts.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}
+	must(t, latekinds.Add(mgr, opts, func(mgr manager.Manager) error {
 		err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.ConfigMap{}, "x", func(client.Object) []string { return nil })
 		if err != nil {
 			return err
 		}
 		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-			if !listed.Load() {
+			if len(paths) == 0 {
 				t.Error("the runnable started before the cache had listed")
 			}
-			read <- mgr.GetClient().List(ctx, &corev1.ConfigMapList{})
+			read <- errors.Join(mgr.GetClient().List(ctx, &corev1.ConfigMapList{}), mgr.GetClient().List(ctx, &corev1.SecretList{}, client.InNamespace("team-b")))
 			<-ctx.Done()
 			return nil
 		}))
@@ -341,31 +356,20 @@ func TestRunnablesStartAfterTheCache(t *testing.T) {
 	must(t, <-read)
 	cancel()
 	must(t, <-ended)
-}
-
-// hangs is a mapper whose server never answers.
-type hangs struct {
-	*times
-	asked chan struct{}
-}
-
-func (m hangs) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
-	close(m.asked)
-	select {}
-}
-
-func (m hangs) RESTMappingWithContext(ctx context.Context, _ schema.GroupKind, _ ...string) (*meta.RESTMapping, error) {
-	close(m.asked)
-	<-ctx.Done()
-	return nil, ctx.Err()
+	for _, want := range []string{"/api/v1/namespaces/team-a/configmaps", "/api/v1/namespaces/team-b/secrets"} {
+		if got := <-paths; got != want {
+			t.Errorf("read %s, want %s: ConfigMaps by a cache of the namespace in Options.Cache, Secrets not from the cache", got, want)
+		}
+	}
 }
 
 func TestProgramEndsWhileTheServerHangs(t *testing.T) {
-	mapper := hangs{times: newTimes(0), asked: make(chan struct{})}
-	mgr := newManager(t, mapper, &log{})
+	mapper := newTimes(0)
+	mapper.hangs = make(chan struct{})
+	mgr := newManager(t, nowhere, mapper, &log{})
 	must(t, latekinds.Add(mgr, options("hangs"), nothing))
 	cancel, ended := start(mgr)
-	<-mapper.asked
+	<-mapper.hangs
 	cancel()
 	must(t, <-ended)
 }
@@ -381,33 +385,6 @@ type adds struct {
 func (m *adds) GetControllerOptions() config.Controller { return m.controllers }
 func (m *adds) Add(r manager.Runnable) error            { m.added = r; return m.refuses }
 
-// TestKindsAreTheCallersOwn changes the slice of kinds that Add was given.
-func TestKindsAreTheCallersOwn(t *testing.T) {
-	mapper := asked{newTimes(0), make(chan schema.GroupVersionKind)}
-	mgr := newManager(t, mapper, &log{})
-	opts := options("kinds")
-	must(t, latekinds.Add(mgr, opts, nothing))
-	opts.Kinds[0] = schema.GroupVersionKind{Kind: "Gadget"}
-	cancel, ended := start(mgr)
-	if got := <-mapper.kinds; got != widget {
-		t.Errorf("the controller waits for %s, want %s", got, widget)
-	}
-	cancel()
-	must(t, <-ended)
-}
-
-// asked is a mapper that tells for which kind it has to wait.
-type asked struct {
-	*times
-	kinds chan schema.GroupVersionKind
-}
-
-func (m asked) RunWhileServed(ctx context.Context, _ func(context.Context) error, gvks ...schema.GroupVersionKind) error {
-	m.kinds <- gvks[0]
-	<-ctx.Done()
-	return nil
-}
-
 func TestLeaderElectionDefaultsToTheManagers(t *testing.T) {
 	for name, test := range map[string]struct {
 		managers, options *bool
@@ -417,27 +394,27 @@ func TestLeaderElectionDefaultsToTheManagers(t *testing.T) {
 		"the manager": {ptr.To(false), nil, false},
 		"both":        {ptr.To(false), ptr.To(true), true},
 	} {
-		mgr := &adds{Manager: newManager(t, newTimes(0), &log{})}
+		mgr := &adds{Manager: newManager(t, nowhere, newTimes(0), &log{})}
 		mgr.controllers = config.Controller{NeedLeaderElection: test.managers, SkipNameValidation: ptr.To(true)}
 		opts := options("leader " + name)
 		opts.NeedLeaderElection = test.options
 		must(t, latekinds.Add(mgr, opts, nothing))
 		if got := mgr.added.(manager.LeaderElectionRunnable).NeedLeaderElection(); got != test.want {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
+			t.Errorf("NeedLeaderElection is set by %s: the controller needs it: %v, want %v", name, got, test.want)
 		}
 	}
 }
 
 func TestNameIsTakenOnce(t *testing.T) {
 	opts := options("taken " + fmt.Sprint(time.Now().UnixNano())) // for go test -count
-	mgr := &adds{Manager: newManager(t, newTimes(0), &log{}), refuses: errors.New("stopped")}
+	mgr := &adds{Manager: newManager(t, nowhere, newTimes(0), &log{}), refuses: errors.New("stopped")}
 	if err := latekinds.Add(mgr, opts, nothing); !errors.Is(err, mgr.refuses) {
-		t.Errorf("the manager refuses: %v", err)
+		t.Errorf("the manager refuses it, and Add returned %v", err)
 	}
 	mgr.refuses = nil
 	must(t, latekinds.Add(mgr, opts, nothing)) // the name is still free
 	if err := latekinds.Add(mgr, opts, nothing); err == nil || !strings.Contains(err.Error(), "another Options.Name") {
-		t.Errorf("a second controller of the name: %v", err)
+		t.Errorf("a second controller of the name: got %v, want an error that tells what to do", err)
 	}
 	mgr.controllers.SkipNameValidation = ptr.To(true)
 	must(t, latekinds.Add(mgr, opts, nothing))

@@ -11,7 +11,7 @@
 //
 //	prometheus.WrapRegistererWith(prometheus.Labels{"cluster": name}, metrics.Registry)
 //
-// A controller-runtime that hack/fork has made registers the same metrics by itself.
+// The fork of controller-runtime registers the same metrics by itself.
 //
 //	controller_runtime_restmapper_requests_total{path,code}
 //	controller_runtime_restmapper_reloads_total{reason,result}
@@ -55,8 +55,8 @@ var _ apiutil.DynamicRESTMapperMetrics = (*Recorder)(nil)
 // registerer has metrics of these names already, from a recorder before this one say.
 func New(registerer prometheus.Registerer) (*Recorder, error) {
 	r := &Recorder{
-		requests:    counter("requests_total", "Discovery requests, by class of path (bulk, group, version) and status code.", "path", "code"),
-		reloads:     counter("reloads_total", "Reads of the API server, by what was read and result (success, error).", "reason", "result"),
+		requests:    counter("requests_total", "Discovery requests, by class of path (document, list, version) and status code.", "path", "code"),
+		reloads:     counter("reloads_total", "Reads of the API server, by what was read (document, list, version) and result (success, error).", "reason", "result"),
 		misses:      counter("misses_total", "Lookups that the API server was read for, by outcome (found, absent, failed).", "outcome"),
 		followed:    counter("followed_total", "How often a client or a cache has followed a kind to another path.", "what"),
 		generation:  gauge("generation", "Moves when the served APIs change."),

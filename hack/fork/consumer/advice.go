@@ -147,7 +147,6 @@ func (j *job) glob(patterns ...string) map[string]string {
 	return files
 }
 
-// tellVendor says what the tree, or its end, makes stale.
 func (j *job) tellVendor() {
 	if dir, command := j.vendor(); dir != "" {
 		j.advice("vendor", fmt.Sprintf("the build takes controller-runtime from %s, which still has the old one; run in %s:", j.show(dir), quoted(filepath.Dir(dir))), command)
@@ -179,6 +178,9 @@ func (j *job) tellModules(ctx context.Context, undone bool) error {
 	return err
 }
 
+// passedOver are folders that hold no module of the user's.
+var passedOver = regexp.MustCompile(`^([._].*|vendor|testdata|node_modules)$`)
+
 // otherModules visits the modules below the consumer that use controller-runtime. Those of
 // the consumer's workspace share its replace.
 func (j *job) otherModules(ctx context.Context, visit func(dir string, mod modFile)) error {
@@ -189,7 +191,7 @@ func (j *job) otherModules(ctx context.Context, visit func(dir string, mod modFi
 			return fs.SkipDir // go on behind what can't be read, another user's data say
 		case name == j.dir:
 			return nil
-		case entry.IsDir() && (passedOver(entry.Name()) || name == string(j.at)):
+		case entry.IsDir() && (passedOver.MatchString(entry.Name()) || name == string(j.at)):
 			return fs.SkipDir
 		case entry.Name() != goMod || entry.IsDir() || dir == j.dir || contains(j.used, dir):
 			return nil
@@ -199,9 +201,4 @@ func (j *job) otherModules(ctx context.Context, visit func(dir string, mod modFi
 		}
 		return ctx.Err()
 	})
-}
-
-func passedOver(folder string) bool {
-	return strings.HasPrefix(folder, ".") || strings.HasPrefix(folder, "_") ||
-		slices.Contains([]string{"vendor", "testdata", "node_modules"}, folder)
 }

@@ -38,12 +38,11 @@ func Check(ctx context.Context, r Request) error {
 		return fmt.Errorf("%s has no fork of %s: run %s", j.Dir, tree.Module, j.command())
 	}
 	if got.Replace.Version != "" {
-		return j.checkTag(got.Version, modVersion{got.Replace.Path, got.Replace.Version})
+		return j.checkTag(got.Version, *got.Replace)
 	}
 	return j.checkTree(ctx, got.Version, got.Replace.Dir)
 }
 
-// checkTag looks at the version of a published fork.
 func (j *job) checkTag(required string, with modVersion) error {
 	found := tagged.FindStringSubmatch(with.Version)
 	switch {
@@ -69,8 +68,8 @@ func (j *job) checkTree(ctx context.Context, version, dir string) error {
 	if !isDir(dir) {
 		return fmt.Errorf("%s is missing: commit it (does a .gitignore hide it?), or run %s", shown, fix)
 	}
-	j.at = tree.Place(dir)
-	err := j.look()
+	manifest, edits, err := tree.Open(dir)
+	j.at, j.manifest, j.edits = tree.Place(dir), manifest, edits
 	if j.manifest.Full() {
 		fix += " -full"
 	}

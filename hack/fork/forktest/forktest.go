@@ -34,10 +34,7 @@ func Ours() fstest.MapFS {
 	for name, text := range tree.Archive(sources) {
 		ours[name] = &fstest.MapFile{Data: []byte(text)}
 	}
-	real, err := tree.Read(freshmapper.Source)
-	if err != nil {
-		return nil
-	}
+	real, _ := tree.Read(freshmapper.Source) // it is embedded
 	for name, data := range real {
 		if name == "fresh.txt" || strings.HasPrefix(name, "internal/follow/") {
 			ours[name] = &fstest.MapFile{Data: data}
@@ -46,15 +43,15 @@ func Ours() fstest.MapFS {
 	return ours
 }
 
+// Newer is another mapper.
+func Newer() fstest.MapFS { return Edited("apiutil/more.go", "package apiutil\n") }
+
 // Edited is Ours with one file replaced.
 func Edited(name, text string) fstest.MapFS {
 	ours := maps.Clone(Ours())
 	ours[name] = &fstest.MapFile{Data: []byte(text)}
 	return ours
 }
-
-// tidied are the go.mod and go.sum of programs, by what they import.
-var tidied sync.Map
 
 // Consumer makes a program that uses nothing of controller-runtime but a mapper. It
 // returns the folder.
@@ -63,18 +60,20 @@ func Consumer(t *testing.T) string {
 	return Program(t, tree.Module+"/pkg/client/apiutil", "_, _ = apiutil.NewDynamicRESTMapper(nil, nil)")
 }
 
+// tidied are go.mod and go.sum of programs, by what they import.
+var tidied sync.Map
+
 // Program makes a program that imports one package and runs one statement, tidy and
 // committed to a git repository of its own. It returns the folder.
 func Program(t *testing.T, imported, statement string) string {
 	t.Helper()
 	dir := t.TempDir()
-	Write(t, dir, "go.mod", "module example.com/operator\n\ngo 1.26.0\n\nrequire "+tree.Module+" "+tree.Newest()+"\n")
 	Write(t, dir, "main.go", "package main\n\nimport \""+imported+"\"\n\nfunc main() { "+statement+" }\n")
 	if known, ok := tidied.Load(imported); ok {
-		files := known.([2]string)
-		Write(t, dir, "go.mod", files[0])
-		Write(t, dir, "go.sum", files[1])
+		Write(t, dir, "go.mod", known.([2]string)[0])
+		Write(t, dir, "go.sum", known.([2]string)[1])
 	} else {
+		Write(t, dir, "go.mod", "module example.com/operator\n\ngo 1.26.0\n\nrequire "+tree.Module+" "+tree.Newest()+"\n")
 		Run(t, dir, "go", "mod", "tidy")
 		tidied.Store(imported, [2]string{Text(t, dir, "go.mod"), Text(t, dir, "go.sum")})
 	}
@@ -83,14 +82,12 @@ func Program(t *testing.T, imported, statement string) string {
 	return dir
 }
 
-// Commit commits all there is in dir.
 func Commit(t *testing.T, dir string) {
 	t.Helper()
 	Run(t, dir, "git", "add", "-A")
 	Run(t, dir, "git", "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-q", "-m", "all", "--allow-empty")
 }
 
-// Write writes a file below dir.
 func Write(t *testing.T, dir, name, text string) {
 	t.Helper()
 	if err := tree.Write(dir, name, []byte(text)); err != nil {
@@ -98,7 +95,6 @@ func Write(t *testing.T, dir, name, text string) {
 	}
 }
 
-// Text reads a file below dir.
 func Text(t *testing.T, dir, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
@@ -125,26 +121,29 @@ func Run(t *testing.T, dir, name string, args ...string) string {
 // A Command is run with its arguments, and returns its exit code.
 type Command func(args []string, stdout, stderr io.Writer) int
 
-// Usage runs a command with wrong arguments. It wants one line on stderr, with a text in it.
-func (run Command) Usage(t *testing.T, tests map[string]string) {
+// Says runs a command, and wants these texts on its stdout.
+func (run Command) Says(t *testing.T, args string, wants ...string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if code := run(strings.Fields(args), &stdout, &stderr); code != 0 {
+		t.Fatalf("%q: exit code %d\n%s%s", args, code, &stdout, &stderr)
+	}
+	for _, want := range wants {
+		if said := stdout.String(); !strings.Contains(said, want) || strings.Contains(said, "%!") {
+			t.Errorf("%q does not say %q, but\n%s", args, want, said)
+		}
+	}
+}
+
+// Refuses runs a command with each of these arguments, and wants one line on stderr, with this
+// text in it, and nothing on stdout.
+func (run Command) Refuses(t *testing.T, tests map[string]string) {
 	t.Helper()
 	for args, want := range tests {
 		var stdout, stderr bytes.Buffer
 		code := run(strings.Fields(args), &stdout, &stderr)
 		if said := stderr.String(); code != 1 || !strings.Contains(said, want) || strings.Count(said, "\n") != 1 || stdout.Len() > 0 {
-			t.Errorf("%s: code %d, stdout %q, stderr %q", args, code, &stdout, said)
-		}
-	}
-}
-
-// Says runs a command that must succeed, and wants these texts on its stdout.
-func (run Command) Says(t *testing.T, args string, wants ...string) {
-	t.Helper()
-	var stdout, stderr bytes.Buffer
-	code := run(strings.Fields(args), &stdout, &stderr)
-	for _, want := range wants {
-		if code != 0 || !strings.Contains(stdout.String(), want) || strings.Contains(stdout.String(), "%!") {
-			t.Errorf("%s: code %d, no %q in\n%s%s", args, code, want, &stdout, &stderr)
+			t.Errorf("%q: want exit code 1 and one line with %q on stderr; got code %d, stderr %q, stdout %q", args, want, code, said, &stdout)
 		}
 	}
 }
@@ -157,20 +156,19 @@ func Clean(t *testing.T, dir string) {
 	}
 }
 
-// Snapshot maps every file and folder below dir, git's own aside, to its mode
-// and digest, so that two moments can be compared.
+// Snapshot maps every file below dir, git's own aside, to its mode and digest, and what else
+// is there to what it is, so that two moments can be compared.
 func Snapshot(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	seen := map[string]string{}
-	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case entry.Name() == ".git":
 			return fs.SkipDir
-		}
-		name, _ = filepath.Rel(dir, name)
-		if seen[name] = "folder"; entry.IsDir() {
+		case !entry.Type().IsRegular():
+			seen[name] = entry.Type().String()
 			return nil
 		}
 		info, err := entry.Info()
@@ -192,7 +190,7 @@ func Same(t *testing.T, before, after map[string]string) {
 	maps.Copy(all, after)
 	for name := range all {
 		if was, is := before[name], after[name]; was != is {
-			t.Errorf("%s: was %q, is %q", name, was, is)
+			t.Errorf("%s should be as it was, %q, and is %q", name, was, is)
 		}
 	}
 }

@@ -10,12 +10,18 @@
 package tree
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/freshmapper/freshmapper/hack/fork/cli"
 )
 
 const (
@@ -78,4 +84,74 @@ func Read(fsys fs.FS) (Files, error) {
 		return err
 	})
 	return files, err
+}
+
+// Upstream reads controller-runtime's source from the module cache, as Folder
+// finds it.
+func Upstream(ctx context.Context, version string, sums []byte) (Files, error) {
+	dir, err := Folder(ctx, version, sums)
+	if err != nil {
+		return nil, err
+	}
+	return Read(os.DirFS(dir))
+}
+
+// Folder is where the module cache has controller-runtime. It is downloaded first
+// if need be. sums is the go.sum to check it against, nil to ask the checksum
+// database: with the consumer's own go.sum a module that is in the cache needs no
+// network. The error of a release that is not there names the newest of its line.
+func Folder(ctx context.Context, version string, sums []byte) (string, error) {
+	line, err := LineOf(version)
+	if err != nil {
+		return "", err
+	}
+	var module struct{ Dir, Error string }
+	// In a module of its own: in the consumer's folder the go command would write to the
+	// consumer's go.sum.
+	mod := []byte("module freshmapper.invalid/download\n\ngo 1.23\n")
+	err = cli.Elsewhere(ctx, mod, sums, &module, "mod", "download", "-json", Module+"@"+version)
+	if module.Error != "" {
+		err = fmt.Errorf("download %s", strings.Join(strings.Fields(module.Error), " ")) // the proxy's answer is in lines
+		var newest struct{ Version string }
+		asked := cli.Elsewhere(ctx, mod, nil, &newest, "list", "-m", "-json", Module+"@"+line.Minor)
+		if asked == nil && newest.Version != version {
+			err = fmt.Errorf("controller-runtime %s is not to be had: the newest release of %s is %s: %w", version, line.Minor, newest.Version, err)
+		}
+	}
+	return module.Dir, err
+}
+
+const (
+	// kinds has types like those of an API, which controller-gen takes for the user's:
+	// it walks every go.mod below a project. With skipFile it makes no
+	// CustomResourceDefinition of them. The marker stands by itself, so that it is not
+	// the package's documentation.
+	kinds    = "pkg/controller/controllertest"
+	skipFile = "// SPDX-License-Identifier: Apache-2.0\n\n// +kubebuilder:skip\n\npackage controllertest\n"
+	// attributes keep git from changing line ends, as it does on Windows: the tree would
+	// no longer be what the manifest says. Code hosts show the files collapsed in reviews.
+	attributes = "* -text linguist-generated gitlab-generated\n"
+)
+
+// forTests are packages that only tests use. The first has types like those of an API.
+var forTests = []string{"pkg/manager/internal/", apiutilDir + "/internal/fakeapi/"}
+
+// slim removes what no program compiles: everything that is no Go package, and tests.
+func (f Files) slim() {
+	maps.DeleteFunc(f, func(name string, _ []byte) bool { return !compiled(name) })
+	f[path.Join(kinds, "zz_skip.go")] = []byte(skipFile)
+	f[".gitattributes"] = []byte(attributes)
+}
+
+// compiled reports whether a program compiles the file, or the go command or a lawyer
+// reads it.
+func compiled(name string) bool {
+	switch {
+	case strings.HasSuffix(name, "_test.go") || slices.Contains(strings.Split(name, "/"), "testdata"):
+		return false
+	case !strings.Contains(name, "/"):
+		return path.Ext(name) == ".go" || slices.Contains([]string{"go.mod", "go.sum", "LICENSE"}, name)
+	}
+	return strings.HasPrefix(name, "pkg/") &&
+		!slices.ContainsFunc(forTests, func(folder string) bool { return strings.HasPrefix(name, folder) })
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package frame is what the programs beside it share: a main function, flags, a server of their
-// own, a count of requests, and which kubeconfigs they take.
+// own, and which kubeconfigs they take.
 package frame
 
 import (
@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -108,26 +107,3 @@ func Server(address string, handler http.Handler) *manager.Server {
 		ShutdownTimeout: ptr.To(5 * time.Second),
 	}
 }
-
-// Requests counts requests to an API server. Its Count method fits rest.Config.Wrap.
-type Requests struct {
-	Counts func(*http.Request) bool // nil: all
-	n      atomic.Int64
-}
-
-// Made is how many there were.
-func (r *Requests) Made() int64 { return r.n.Load() }
-
-// Count counts the requests that go through next.
-func (r *Requests) Count(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (*http.Response, error) {
-		if r.Counts == nil || r.Counts(req) {
-			r.n.Add(1)
-		}
-		return next.RoundTrip(req)
-	})
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

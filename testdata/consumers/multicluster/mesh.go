@@ -28,7 +28,7 @@ const (
 	reasonFailed = "Failed" // tried again with backoff
 )
 
-// clusterMesh is what a ClusterMesh holds. See clustermesh.crd.yaml.
+// clusterMesh is what a ClusterMesh holds. Its CRD is in deploy.yaml.
 type clusterMesh struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     meshSpec          `json:"spec"`

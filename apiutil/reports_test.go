@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// statusText writes down a status. Times count from start; "-" is one that is zero.
+func statusText(m *apiutil.DynamicRESTMapper, start time.Time) string {
+	synctest.Wait()
+	s := m.Status()
+	at := func(t time.Time) string {
+		if t.IsZero() {
+			return "-"
+		}
+		return t.Sub(start).String()
+	}
+	return fmt.Sprintf("%d groups, %d kinds; %d failures, failed %t; attempt %s, success %s, unhealthy %s; %d versions failed; watching %t",
+		s.Groups, s.Kinds, s.ConsecutiveFailures, s.LastError != nil, at(s.LastAttempt), at(s.LastSuccess), at(s.UnhealthySince), len(s.FailedGroupVersions), s.Watching)
+}
+
+// Healthz fails once another failure shows that reads of the document have failed for longer than
+// UnhealthyAfter, which is 2 minutes by default, and says since when and why.
+func TestHealthzSaysSinceWhenAndWhy(t *testing.T) {
+	for opt, after := range map[time.Duration]time.Duration{0: 2 * time.Minute, time.Second: time.Second, 10 * time.Minute: 10 * time.Minute} {
+		inBubble(t, func(t *testing.T) {
+			server := newServer(fakeapi.Aggregated())
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: opt, MaxAge: time.Hour})
+			server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
+			time.Sleep(time.Hour)
+			since := time.Now()
+			for _, at := range []time.Duration{0, after, after + 1} {
+				time.Sleep(at - time.Since(since))
+				err, failed := m.Healthz(&http.Request{}), m.Refresh(t.Context())
+				if err != nil || failed == nil {
+					t.Errorf("failures for less than %v: %v; want none before another refresh than %v has failed", after, err, failed)
+				}
+			}
+			err := m.Healthz(nil)
+			if err == nil || !errors.Is(err, m.Status().LastError) || strings.Contains(err.Error(), fakeapi.Token) {
+				t.Errorf("failures for more than %v: %v; want the last error, and no token", after, err)
+			}
+			for _, want := range []string{since.UTC().Format(time.RFC3339), "503", "/api", "3 times in a row"} {
+				if !strings.Contains(fmt.Sprint(err), want) {
+					t.Errorf("no %q in: %v", want, err)
+				}
+			}
+		})
+	}
+}
+
+// recordedMetrics keeps its calls, one line each.
+type recordedMetrics struct {
+	mu       sync.Mutex
+	lines    []string
+	last     time.Time // Served's lastSuccess
+	watching bool      // what was said of watches last
+}
+
+func (m *recordedMetrics) add(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lines = append(m.lines, fmt.Sprintf(format, args...))
+}
+
+func (m *recordedMetrics) Request(path string, code int) { m.add("request %s %d", path, code) }
+
+func (m *recordedMetrics) Miss(outcome string) { m.add("miss %s", outcome) }
+
+func (m *recordedMetrics) Reload(reason string, duration time.Duration, err error) {
+	m.add("reload %s %v %t", reason, duration, err == nil)
+}
+
+func (m *recordedMetrics) Served(generation uint64, groups, kinds int, lastSuccess time.Time) {
+	m.add("served %d %d %d", generation, groups, kinds)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = lastSuccess
+}
+
+func (m *recordedMetrics) Watching(open bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watching = open
+}
+
+// take returns the lines so far, misses last: they come from another goroutine
+// than the rest.
+func (m *recordedMetrics) take() (lines []string) {
+	synctest.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lines, m.lines = m.lines, nil
+	isMiss := func(line string) bool { return strings.HasPrefix(line, "miss") }
+	misses := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !isMiss(line) })
+	return append(slices.DeleteFunc(lines, isMiss), misses...)
+}
+
+// A server behind a path of a proxy has the same classes of paths.
+func TestMetricsBehindPrefix(t *testing.T) {
+	for _, prefix := range []string{"/k8s/clusters/c-1", "/apis-of/mine", "/api"} {
+		inBubble(t, func(t *testing.T) {
+			server, metrics := newServer(fakeapi.Aggregated()), &recordedMetrics{}
+			cfg := server.Config()
+			cfg.Host += prefix
+			proxy := through(func(req *http.Request) (*http.Response, error) {
+				req = req.Clone(req.Context())
+				req.URL.Path = strings.TrimPrefix(req.URL.Path, prefix)
+				return server.Client().Transport.RoundTrip(req)
+			})
+			m := must(apiutil.NewDynamicRESTMapperWithOptions(cfg, &http.Client{Transport: proxy}, apiutil.DynamicRESTMapperOptions{Metrics: metrics}))
+			wantServed(t, m, fooKind)
+			wantAbsent(t, m, schema.GroupVersionKind{Version: "v1", Kind: "Absent"})
+			_, _ = m.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"})
+			requests := slices.DeleteFunc(metrics.take(), func(line string) bool { return !strings.HasPrefix(line, "request") })
+			if diff := cmp.Diff([]string{
+				"request document 200", "request document 200", "request version 200", "request version 200", "request list 200",
+			}, requests); diff != "" {
+				t.Errorf("behind %s: requests by their class (-want +got):\n%s", prefix, diff)
+			}
+		})
+	}
+}
+
+// If very much has changed, the line names a part of it.
+func TestLogOfManyChanges(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		log, logger := newTestLog()
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		readAll(t, m)
+		server.SetGroups(fakeapi.Typical(500, 1, 5)...)
+		readAll(t, m)
+		synctest.Wait()
+		lines := log.take("INFO")
+		wantLine(t, []string{strings.Join(lines, "\n")}, "g0001.example.com/v1", "and more", `"other.example.com/v1.Other"`)
+		if n := slices.IndexFunc(lines, func(line string) bool { return len(line) > 2000 }); n >= 0 {
+			t.Errorf("a line of %d bytes; want 2000 at most: %s", len(lines[n]), lines[n])
+		}
+	})
+}
+
+func withoutVerbose(lines []string) []string {
+	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.HasPrefix(line, "V") })
+}
+
+func TestStatusAsJSON(t *testing.T) {
+	at := time.Date(2026, 11, 21, 10, 30, 0, 0, time.UTC)
+	for want, status := range map[string]apiutil.DynamicRESTMapperStatus{
+		`{"generation":0,"groups":0,"kinds":0,"consecutiveFailures":0,"watching":false}`: {},
+		`{"generation":7,"groups":2,"kinds":3,"lastAttempt":"2026-11-21T10:30:00Z","lastSuccess":"2026-11-21T10:30:00Z",` +
+			`"consecutiveFailures":4,"unhealthySince":"2026-11-21T10:30:00Z","watching":true,` +
+			`"lastError":"it \"failed\"","failedGroupVersions":{"apps/v1":"down","v1":"gone"}}`: {
+			Generation: 7, Groups: 2, Kinds: 3, LastAttempt: at, LastSuccess: at, LastError: errors.New(`it "failed"`), ConsecutiveFailures: 4,
+			UnhealthySince: at, Watching: true,
+			FailedGroupVersions: map[schema.GroupVersion]error{{Group: "apps", Version: "v1"}: errors.New("down"), {Version: "v1"}: errors.New("gone")},
+		},
+	} {
+		for _, status := range []any{status, &status} {
+			if got, err := json.Marshal(status); err != nil || string(got) != want {
+				t.Errorf("error %v\ngot  %s\nwant %s", err, got, want)
+			}
+		}
+	}
+}
+
+// debugGet asks a page.
+func debugGet(t *testing.T, h http.Handler, target, accept string) *httptest.ResponseRecorder {
+	t.Helper()
+	req := httptest.NewRequest(http.MethodGet, target, nil)
+	req.Header.Set("Accept", accept)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, req)
+	if w.Code != http.StatusOK {
+		t.Errorf("%s: status %d", target, w.Code)
+	}
+	return w
+}
+
+// debugJSON is what the tests look at.
+type debugJSON struct {
+	Status struct {
+		Groups, Kinds       int
+		LastError           string
+		FailedGroupVersions map[string]string
+	}
+	RefreshInterval    string
+	WatchAPIs, Started bool
+	Log                map[string][]debugLine
+	Kinds              []struct {
+		GroupVersion, Kind, Resource, Scope string
+		Verbs                               []string
+	}
+	Unread []string
+}
+
+// debugLine is a line of any message.
+type debugLine struct {
+	Time, Reason, Group, Version, Error string
+	Versions, Changed                   []string
+	Kind, Resource                      string
+	Generation                          uint64
+}
+
+// The messages of its log.
+const (
+	debugReads   = "reloaded API discovery"
+	debugMisses  = "looked up what is not served"
+	debugChanges = "served APIs changed"
+)
+
+func debugData(t *testing.T, h http.Handler) debugJSON {
+	t.Helper()
+	synctest.Wait()
+	w := debugGet(t, h, "/debug/restmapper?format=json", "text/html")
+	if got := w.Header().Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type %q; want JSON", got)
+	}
+	var data debugJSON
+	if err := json.Unmarshal(w.Body.Bytes(), &data); err != nil {
+		t.Fatalf("%v in\n%s", err, w.Body)
+	}
+	return data
+}
+
+// The page has the status, what is known, and by name what was read, what changed and what lookups
+// did not find, which the log has, too. It sends no request.
+func TestDebugHandler(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, NegativeTTL: time.Hour, Logger: logger})
+		h := m.DebugHandler()
+		empty := debugData(t, h)
+		if len(empty.Kinds)+len(empty.Log) > 0 || empty.Log == nil {
+			t.Errorf("before any read: %+v; want an empty log and no kinds", empty)
+		}
+		wantRequests(t, server, "the page, before any read")
+
+		readAll(t, m)
+		dead := fakeVersion("v1", "New")
+		dead.Stale = true
+		server.PutVersion(newKind.Group, dead)
+		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster"))
+		defer server.SetFault(fakeapi.Under("/apis/"+newKind.Group), fakeapi.Status(503, 0))()
+		readAll(t, m)
+		_ = lookUp(m, newKind)
+		for range 2 { // the second is answered from memory
+			wantAbsent(t, m, lateKind)
+			_, _ = m.KindFor(schema.GroupVersionResource{Group: "example.com", Resource: "absents"})
+		}
+		server.TakeRequests()
+
+		data := debugData(t, h)
+		wantRequests(t, server, "the page")
+		if data.Status.Groups != 4 || data.RefreshInterval != "1m0s" || data.Started || data.Status.FailedGroupVersions["new.example.com/v1"] == "" {
+			t.Errorf("4 groups, one of which fails, an interval of 1m0s, not started: got %+v", data)
+		}
+		if diff := cmp.Diff([]string{"new.example.com/v1"}, data.Unread); diff != "" {
+			t.Errorf("unread (-want +got):\n%s", diff)
+		}
+		kinds := map[string]string{}
+		for _, k := range data.Kinds {
+			kinds[k.GroupVersion+" "+k.Kind] = k.Resource + " " + k.Scope
+		}
+		if len(data.Kinds) != data.Status.Kinds || kinds["example.com/v1 Foo"] != "foos root" || len(data.Kinds[0].Verbs) == 0 {
+			t.Errorf("kinds: %+v; want all %d, Foo with foos and root, and verbs", data.Kinds, data.Status.Kinds)
+		}
+
+		reads := data.Log[debugReads]
+		failed := func(r debugLine) bool { return r.Error != "" && r.Reason != "" && r.Group == newKind.Group }
+		version := func(r debugLine) bool { return r.Reason == "version" && r.Group == "example.com" && r.Version == "v2" }
+		if !slices.ContainsFunc(reads, failed) || !slices.ContainsFunc(reads, version) || reads[0].Time < reads[len(reads)-1].Time {
+			t.Errorf("reads: %+v; want one that has failed and one of example.com/v2, the latest first", reads)
+		}
+		if changes := data.Log[debugChanges]; len(changes) == 0 || changes[0].Generation != m.Generation() {
+			t.Errorf("changes: %+v; want first that of generation %d", changes, m.Generation())
+		}
+		misses := data.Log[debugMisses]
+		want := []debugLine{{Resource: "absents", Group: "example.com"}, {Kind: "Late", Group: "example.com", Versions: []string{"v2"}}}
+		for i := range misses {
+			misses[i].Time = ""
+		}
+		if diff := cmp.Diff(append(want, want...), misses); diff != "" {
+			t.Errorf("misses (-want +got):\n%s", diff)
+		}
+		wantPage(t, h, "/", `"kind": "Late"`, `"resource": "absents"`)
+		for text, n := range map[string]int{
+			`"looked up what is not served" "group"="example.com" "versions"=["v2"] "kind"="Late"`: 2,
+			`"reason"="version" "group"="example.com" "version"="v2"`:                              1,
+		} {
+			if lines := log.containing(text); len(lines) != n {
+				t.Errorf("logged %d lines with %s; want %d: %q", len(lines), text, n, lines)
+			}
+		}
+	})
+}
+
+// The number of kept lines is bounded. Nothing is kept from before the page is mounted.
+func TestDebugKeepsTheLatest(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		wantAbsent(t, m, newKind)
+		synctest.Wait()
+		h := m.DebugHandler()
+		if data := debugData(t, h); len(data.Log) > 0 {
+			t.Errorf("from before: %+v", data.Log)
+		}
+		for i := range 60 {
+			server.PutVersion("example.com", fakeVersion("v1", []string{"Foo", "Foo:cluster"}[i%2]))
+			readAll(t, m)
+			wantAbsent(t, m, fooKind.GroupVersion().WithKind(fmt.Sprint("Absent", i)))
+			synctest.Wait()
+		}
+		log := debugData(t, h).Log
+		for _, message := range []string{debugReads, debugMisses, debugChanges} {
+			if len(log[message]) != 50 {
+				t.Fatalf("%d lines of 60 or more with %q; want the latest 50", len(log[message]), message)
+			}
+		}
+		if change, miss := log[debugChanges][0].Changed, log[debugMisses][0].Kind; !slices.Equal(change, []string{"example.com/v1.Foo"}) || miss != "Absent59" {
+			t.Errorf("the latest change: %q, the latest miss: %s; want that of example.com/v1.Foo, and Absent59", change, miss)
+		}
+	})
+}
+
+// The page is HTML that no group, kind or error can break out of, and does not grow with the kinds that are
+// served. A server that repeats the token that it was sent does not get it onto the page.
+func TestDebugPageIsSafe(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const evil = "<script>alert(1)</script>"
+		server := fakeapi.New(fakeapi.Typical(300, 2, 10)...)
+		token := server.Config().BearerToken
+		server.SetFault(fakeapi.At("/apis/new.example.com/v1"), echo(403, "application/json", func(sent string) string { return asStatus("refused: " + sent + evil) }))
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour})
+		h := m.DebugHandler()
+		readAll(t, m)
+		_ = lookUp(m, newKind)
+		synctest.Wait()
+		for accept, want := range map[string]string{"": "text/html", "text/html,application/json": "text/html", "*/*": "text/html", "application/json": "application/json"} {
+			w := debugGet(t, h, "/", accept)
+			if got := w.Header().Get("Content-Type"); !strings.HasPrefix(got, want) {
+				t.Errorf("Accept %q: Content-Type %q; want %s", accept, got, want)
+			}
+			if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") {
+				t.Errorf("Accept %q: Content-Security-Policy %q; want that nothing is loaded, and no frame", accept, csp)
+			}
+			body := w.Body.String()
+			if token == "" || strings.Contains(body, token) || strings.Contains(body, evil) || strings.Contains(body, "%!") || !strings.Contains(body, "refused") {
+				t.Errorf("Accept %q: want the error, and neither a tag of it nor the token %q:\n%s", accept, token, body)
+			}
+			if small := want == "text/html"; (len(body) < 16<<10) != small || (len(body) > 100<<10) == small {
+				t.Errorf("Accept %q: %d bytes for 300 groups; want less than 16 KiB of HTML, and all kinds in JSON", accept, len(body))
+			}
+		}
+		wantPage(t, h, "/", "<!doctype html>", "new.example.com", `"refreshInterval": "1h0m0s"`, `"started": false`, `\u003cscript\u003e`, "</html>")
+	})
+}
+
+func wantPage(t *testing.T, h http.Handler, target string, wants ...string) {
+	t.Helper()
+	page := debugGet(t, h, target, "text/html").Body.String()
+	for _, want := range wants {
+		if !strings.Contains(page, want) {
+			t.Errorf("%s: no %q in\n%s", target, want, page)
+		}
+	}
+}
+
+// The page of a fleet has the status of each cluster, and the page of one.
+func TestFleetDebug(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFleetTest()
+		m := f.new(t)
+		wantServed(t, m, fooKind)
+		defer f.join(t, "a", m)()
+		defer f.join(t, `<b> & "c"`, f.new(t))()
+		page := f.DebugHandler()
+		wantPage(t, page, "/debug", `"a": {`, `"\u003cb\u003e \u0026 \"c\"": {`, `"kinds": 5,`)
+		wantPage(t, page, "/debug?format=json", `"clusters": {`, `"a": {`, `"kinds": 5,`)
+		wantPage(t, page, "/debug?cluster=a", `"status": {`, `"kinds": 5,`)
+		serve(f.server, newKind)
+		time.Sleep(2 * time.Minute)
+		wantPage(t, page, "/debug?cluster=a&format=json", `"new.example.com/v1.New"`, `"resource": "news"`)
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug?cluster=none", nil))
+		if w.Code != http.StatusNotFound {
+			t.Errorf("a cluster that is not there: status %d; want 404", w.Code)
+		}
+	})
+}

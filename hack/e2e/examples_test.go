@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	examplev1 "example.com/plain/api/v1"
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/fresh"
+	"github.com/freshmapper/freshmapper/manager/latekinds"
+)
+
+// The examples of docs/optional-kinds.md. Each is run here on a real API server.
+
+// TestControllersOfTheDocs has one manager with both controllers for Widgets: one that runs while the kind is there,
+// and one that owns Widgets, if there are any. The CRD comes late, goes, comes back cluster-wide and as it was.
+func TestControllersOfTheDocs(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, cfg := startServer(ctx, t)
+	mgr, _ := newManager(t, cfg, apiutil.DynamicRESTMapperOptions{WatchAPIs: true}, ctrl.Options{Scheme: withWidgets(t), Controller: config.Controller{EnableWarmup: ptr.To(true)}})
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner", Namespace: metav1.NamespaceDefault}}
+	must(t, s.Client.Create(ctx, owner))
+	widgets, owners := &seen{}, &seen{}
+	must(t, addLate(mgr, widgets), setUpOwner(mgr, owners))
+	run(t, mgr)
+	eventually(t, "the owner's controller runs before the kind is there", func() bool { return owners.took(owner.Name) })
+	for i, kind := range []Kind{widget, clusterWidget, widget} {
+		must(t, s.Install(ctx, kind), s.Make(ctx, kind, "owned", func(o *unstructured.Unstructured) {
+			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: ptr.To(true)}})
+		}))
+		eventually(t, fmt.Sprint("the Widget is reconciled ", i), func() bool { return widgets.took("owned") })
+		if kind.Cluster { // it has no owner in a namespace
+			must(t, s.Uninstall(ctx, kind))
+			continue
+		}
+		eventually(t, fmt.Sprint("the owner is told of its Widget ", i), func() bool { return owners.took(owner.Name) })
+		list := &examplev1.WidgetList{}
+		eventually(t, "the index", func() bool {
+			return mgr.GetCache().List(ctx, list, client.MatchingFields{"spec.class": ""}) == nil && len(list.Items) == 1
+		})
+		must(t, s.Uninstall(ctx, kind))
+		eventually(t, "the owner is told that it is gone", func() bool { return owners.took(owner.Name) })
+	}
+}
+
+func addLate(mgr manager.Manager, seen *seen) error {
+	// Example "late" begins.
+	err := latekinds.Add(mgr, latekinds.Options{
+		Name:  "widget",
+		Kinds: []schema.GroupVersionKind{examplev1.GroupVersion.WithKind("Widget")},
+	}, func(mgr ctrl.Manager) error {
+		return (&widgetReconciler{Client: mgr.GetClient(), seen: seen}).SetupWithManager(mgr)
+	})
+	// Example "late" ends.
+	return err
+}
+
+// widgetReconciler is as kubebuilder scaffolds it.
+type widgetReconciler struct {
+	client.Client
+	seen *seen
+}
+
+func (r *widgetReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).For(&examplev1.Widget{}).Owns(&corev1.ConfigMap{}).Complete(r)
+}
+
+func (r *widgetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if err := r.Get(ctx, req.NamespacedName, &examplev1.Widget{}); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	return r.seen.Reconcile(ctx, req)
+}
+
+func withWidgets(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	types := runtime.NewScheme()
+	must(t, examplev1.AddToScheme(types), scheme.AddToScheme(types))
+	return types
+}
+
+func setUpOwner(mgr ctrl.Manager, r reconcile.Reconciler) error {
+	// Example "owned" begins.
+	widgets := latekinds.Kind(mgr, &examplev1.Widget{}, handler.TypedEnqueueRequestForOwner[*examplev1.Widget](
+		mgr.GetScheme(), mgr.GetRESTMapper(), &corev1.ConfigMap{}, handler.OnlyControllerOwner()))
+	widgets.IndexField("spec.class", func(o client.Object) []string { return []string{o.(*examplev1.Widget).Spec.Class} })
+	return ctrl.NewControllerManagedBy(mgr).
+		For(&corev1.ConfigMap{}).
+		WatchesRawSource(widgets).
+		Complete(r)
+	// Example "owned" ends.
+}
+
+// TestLookupsOfTheDocs asks for a kind before it is there, by all names, and while the server is away.
+func TestLookupsOfTheDocs(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, cfg := startServer(ctx, t)
+	mapper := newMapper(t, cfg)
+	wantServed := func(when string, want bool) {
+		t.Helper()
+		added := false
+		if err := addIfServed(ctx, mapper, func() error { added = true; return nil }); added != want || err != nil {
+			t.Errorf("%s the controller was added: %t, %v; want %t", when, added, err, want)
+		}
+	}
+	wantServed("before the CRD", false)
+	other := Kind{Group: "example.org", Kind: "Widget", Versions: []string{"v2", "v1"}}
+	must(t, s.Install(ctx, widget), s.Install(ctx, other))
+	wantServed("with the CRD", true)
+
+	found, err := groupsOf(ctx, mapper)
+	must(t, err)
+	slices.Sort(found)
+	if want := []string{"example.org/v1 widgets", "example.org/v2 widgets", "plain.example.com/v1 widgets"}; !slices.Equal(found, want) {
+		t.Errorf("found %q, want %q", found, want)
+	}
+	_, err = mapper.RESTMapping(schema.GroupKind{Group: widget.Group, Kind: widget.Kind}, "v3")
+	if hint := explain(mapper, err); !strings.Contains(hint, "Widget: ") || !strings.Contains(hint, "plain.example.com/v1") || !strings.Contains(hint, "example.org/v2") {
+		t.Errorf("the hint is %q, want the groups and versions that have a Widget", hint)
+	}
+
+	must(t, s.Uninstall(ctx, widget))
+	wantServed("after the CRD", false)
+	revive := s.Kill()
+	if err := addIfServed(ctx, mapper, func() error { return errors.New("the controller was added") }); err == nil || strings.Contains(err.Error(), "added") {
+		t.Errorf("in an outage: %v; want the error of the outage", err)
+	}
+	lines, kind := &logged{}, examplev1.GroupVersion.WithKind("Widget")
+	if err := awaitStart(ctx, mapper, funcr.New(lines.add, funcr.Options{}), 50*time.Millisecond, kind); err == nil || lines.count("Still waiting", "plain.example.com/v1") != 10 {
+		t.Errorf("while the server is away: %v, after the lines %q; want an error after ten lines that name the kind", err, lines.lines)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- awaitStart(ctx, mapper, logr.Discard(), patience, kind) }()
+	must(t, revive(ctx), s.Install(ctx, widget), <-ended)
+	absent := examplev1.GroupVersion.WithKind("Absent")
+	if err := awaitStart(ctx, mapper, logr.Discard(), 100*time.Millisecond, absent); err == nil || !strings.Contains(err.Error(), "Absent") {
+		t.Errorf("a kind that never comes: %v; want an error that names it", err)
+	}
+}
+
+func addIfServed(ctx context.Context, mapper *apiutil.DynamicRESTMapper, addController func() error) error {
+	// Example "served" begins.
+	served, err := mapper.IsServed(ctx, examplev1.GroupVersion.WithKind("Widget"))
+	if err != nil {
+		return err // an outage: nobody knows
+	}
+	if served {
+		return addController()
+	}
+	// Example "served" ends.
+	return nil
+}
+
+func groupsOf(ctx context.Context, mapper *apiutil.DynamicRESTMapper) (found []string, err error) {
+	// Example "search" begins.
+	all, err := mapper.Served(ctx, "Widget") // in any group; without a name: everything
+	for _, kind := range all.Kinds {
+		found = append(found, kind.Mapping.GroupVersionKind.GroupVersion().String()+" "+kind.Mapping.Resource.Resource)
+	}
+	// Example "search" ends.
+	return found, err
+}
+
+func explain(mapper *apiutil.DynamicRESTMapper, err error) string {
+	// Example "hint" begins.
+	if hint := mapper.NoMatchHint(err); hint != "" {
+		return fmt.Sprintf("%v; served are %s", err, hint)
+	}
+	// Example "hint" ends.
+	return ""
+}
+
+// Example "start" begins.
+
+// awaitStart waits until the server answers and serves the kinds, 10 minutes at most if every is a minute.
+func awaitStart(ctx context.Context, mapper *apiutil.DynamicRESTMapper, log logr.Logger, every time.Duration, kinds ...schema.GroupVersionKind) (err error) {
+	for range 10 {
+		waiting, cancel := context.WithTimeout(ctx, every)
+		err = mapper.WaitForKinds(waiting, kinds...)
+		if cancel(); err == nil || ctx.Err() != nil {
+			return err
+		}
+		log.Info("Still waiting for the server and its kinds", "reason", err.Error())
+	}
+	return err
+}
+
+// Example "start" ends.
+
+// TestWebhookOfTheDocs has a webhook of a kind that is absent, and a cache with options for it.
+func TestWebhookOfTheDocs(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, cfg := startServer(ctx, t)
+	server := &muxOnly{mux: http.NewServeMux()}
+	mgr, err := newWebhookManager(cfg, ctrl.Options{Scheme: withWidgets(t), WebhookServer: server, Metrics: metricsserver.Options{BindAddress: "0"}})
+	must(t, err)
+	run(t, mgr)
+	review := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","operation":"CREATE",
+		"kind":{"group":"plain.example.com","version":"v1","kind":"Widget"},"object":{"apiVersion":"plain.example.com/v1","kind":"Widget","spec":{"size":-1}}}}`
+	answer, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/validate-plain-example-com-v1-widget", strings.NewReader(review))
+	req.Header.Set("Content-Type", "application/json")
+	server.mux.ServeHTTP(answer, req)
+	if !strings.Contains(answer.Body.String(), "size is negative") {
+		t.Errorf("while the kind is absent, the webhook answers %s", answer.Body)
+	}
+	list := &examplev1.WidgetList{}
+	if err := mgr.GetClient().List(ctx, list); !meta.IsNoMatchError(err) {
+		t.Errorf("a list of the absent kind: %v, want NoMatch", err)
+	}
+	must(t, s.Install(ctx, widget))
+	for _, name := range []string{"mine", "other"} {
+		must(t, s.Make(ctx, widget, name, func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"for": name}) }))
+	}
+	eventually(t, "the cache has what its options say", func() bool {
+		return mgr.GetClient().List(ctx, list) == nil && len(list.Items) == 1 && list.Items[0].Name == "mine"
+	})
+}
+
+// muxOnly is a webhook server that does not listen.
+type muxOnly struct {
+	webhook.Server
+	mux *http.ServeMux
+}
+
+func (s *muxOnly) Register(path string, hook http.Handler) { s.mux.Handle(path, hook) }
+func (s *muxOnly) WebhookMux() *http.ServeMux              { return s.mux }
+func (s *muxOnly) NeedLeaderElection() bool                { return false }
+func (s *muxOnly) Start(ctx context.Context) error         { <-ctx.Done(); return nil }
+
+func newWebhookManager(cfg *rest.Config, options ctrl.Options) (ctrl.Manager, error) {
+	// Example "webhook" begins.
+	options.Cache.ByObject = map[client.Object]cache.ByObject{
+		&examplev1.Widget{}: {Label: labels.SelectorFromSet(labels.Set{"for": "mine"})},
+	}
+	mgr, err := fresh.NewManager(cfg, options)
+	if err != nil {
+		return nil, err
+	}
+	return mgr, ctrl.NewWebhookManagedBy(mgr, &examplev1.Widget{}).WithValidator(widgetValidator{}).Complete()
+	// Example "webhook" ends.
+}
+
+type widgetValidator struct{}
+
+var _ admission.Validator[*examplev1.Widget] = widgetValidator{}
+
+func (widgetValidator) ValidateCreate(_ context.Context, w *examplev1.Widget) (admission.Warnings, error) {
+	if w.Spec.Size < 0 {
+		return nil, apierrors.NewBadRequest("size is negative")
+	}
+	return nil, nil
+}
+
+func (v widgetValidator) ValidateUpdate(ctx context.Context, _, w *examplev1.Widget) (admission.Warnings, error) {
+	return v.ValidateCreate(ctx, w)
+}
+
+func (widgetValidator) ValidateDelete(context.Context, *examplev1.Widget) (admission.Warnings, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// The documents show what is run above.
+func TestExamplesAreInTheDocs(t *testing.T) {
+	examples := regexp.MustCompile(`(?s)\t*// Example "(\w+)" begins\.\n+(.*?)\n+\t*// Example "(\w+)" ends\.`).
+		FindAllStringSubmatch(document(t, "hack/e2e/examples_test.go"), -1)
+	if len(examples) != 7 {
+		t.Errorf("%d examples have a beginning and an end, want 7", len(examples))
+	}
+	documents := document(t, "docs/optional-kinds.md")
+	for _, example := range examples {
+		text := strings.TrimPrefix(strings.ReplaceAll("\n"+example[2], "\n\t", "\n"), "\n")
+		if example[1] == "start" { // a whole function
+			text = example[2]
+		}
+		if example[1] != example[3] || !strings.Contains(documents, "```go\n"+text+"\n```") {
+			t.Errorf("docs/optional-kinds.md does not have the example %q:\n%s", example[1], text)
+		}
+	}
+}

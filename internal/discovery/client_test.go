@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/metrics"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newClient(t testing.TB, server http.RoundTripper) *Client {
+	t.Helper()
+	cfg := &rest.Config{Host: "http://fake.invalid", QPS: -1, BearerToken: fakeapi.Token}
+	c, err := NewClient(cfg, &http.Client{Transport: server}, Options{RequestTimeout: time.Minute, MaxResponseBytes: 8 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func newServer(groups ...fakeapi.Group) (*fakeapi.Server, http.RoundTripper) {
+	server := fakeapi.New(groups...)
+	return server, server.Client().Transport
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (rt transport) RoundTrip(req *http.Request) (*http.Response, error) { return rt(req) }
+
+// everything reads all there is: the document and, where that only lists versions,
+// each of them.
+func everything(t *testing.T, c *Client) *snapshot.Snapshot {
+	t.Helper()
+	document, err := c.Document(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := new(snapshot.Snapshot).WithDocument(document, 1)
+	if s.Aggregated() {
+		return s
+	}
+	return readLive(t, c, s)
+}
+
+// readLive reads each list and each version of a snapshot.
+func readLive(t *testing.T, c *Client, s *snapshot.Snapshot) *snapshot.Snapshot {
+	t.Helper()
+	for _, g := range s.Groups() {
+		versions, preferred, _, err := c.List(context.Background(), g.Name())
+		if err != nil || len(versions) != len(g.Versions()) {
+			t.Errorf("the list of group %q has versions %q, %v; want %d as in the document", g.Name(), versions, err, len(g.Versions()))
+			continue
+		}
+		s = s.WithList(g.Name(), versions, preferred, 2, s)
+		for _, name := range versions {
+			table, _, err := c.Version(context.Background(), g.Name(), name)
+			if table == nil && err == nil {
+				t.Errorf("%s/%s is listed and not served", g.Name(), name)
+			}
+			s = s.WithVersion(g.Name(), name, snapshot.Found{Table: table, Err: err}, 2, s)
+		}
+	}
+	return s
+}
+
+// body returns what a server answers.
+func body(t testing.TB, server http.RoundTripper, path, accept string) []byte {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, "http://fake.invalid"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", accept)
+	resp, err := server.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// oddities is a server with something of everything that documents can say.
+func oddities() []fakeapi.Group {
+	groups := fakeapi.Typical(3, 2, 3)
+	return append(groups,
+		fakeapi.Group{Name: "odd.example.com", Versions: []fakeapi.Version{
+			{Name: "v2", Resources: []fakeapi.Resource{
+				{Name: "nosingulars", Kind: "NoSingular", Verbs: []string{"watch", "list", "list", "dance", "", "get"}},
+				{Name: "noverbs", Singular: "noverb", Kind: "NoVerb", Verbs: []string{}},
+				{Name: "parents", Kind: "Parent", NoKind: true, Subresources: []string{"scale"}},
+				{Name: "scales", Singular: "scale", Kind: "Scaled", Namespaced: true, Subresources: []string{"scale", "status"}},
+				{Name: "ünïcödes", Singular: "ünïcöde", Kind: "Ünïcöde", Namespaced: true},
+			}},
+			{Name: "v1"},
+			{Name: "v3beta1", Stale: true, Resources: []fakeapi.Resource{{Name: "olds", Singular: "old", Kind: "Old"}}},
+		}},
+		fakeapi.Group{Name: "down.example.com", Versions: []fakeapi.Version{{Name: "v1", Stale: true}}},
+	)
+}
+
+// dump writes down all that a snapshot says of its groups.
+func dump(s *snapshot.Snapshot) []string {
+	var lines []string
+	for _, g := range s.Groups() {
+		lines = append(lines, fmt.Sprintf("group %q prefers %q", g.Name(), g.Preferred()))
+		for _, v := range g.Versions() {
+			lines = append(lines, fmt.Sprintf("  %s known %v failed %v", v.Name, v.Table != nil, v.Err != nil))
+		}
+	}
+	for _, change := range snapshot.Diff(new(snapshot.Snapshot), s) {
+		m := change.Mapping
+		lines = append(lines, fmt.Sprintf("%v %v %v %q", m.GroupVersionKind, m.Resource, m.Scope.Name(), change.Verbs.Names()))
+		singular, _, err := s.ResourceSingularizer(m.Resource.Resource)
+		lines = append(lines, fmt.Sprintf("  %s %v", singular, err))
+	}
+	return lines
+}
+
+// Whichever form a server speaks, what it says is the same, and so is what is read live. A cache that
+// drops Vary may send any form to whoever asks for a list of versions: it is read.
+func TestFormsAgree(t *testing.T) {
+	var want []string
+	for _, test := range []struct {
+		name  string
+		forms fakeapi.Forms
+		form  string // of the answers to /api and /apis
+	}{
+		{"aggregated", fakeapi.Aggregated(), "v2+protobuf"},
+		{"without protobuf", fakeapi.Forms{V2: true, ETag: true}, "v2+json"},
+		{"both versions", fakeapi.Forms{V2: true, V2beta1: true, Protobuf: true}, "v2+protobuf"},
+		{"v2beta1", fakeapi.V2Beta1Only(), "v2beta1+protobuf"},
+		{"v2beta1 without protobuf", fakeapi.Forms{V2beta1: true}, "v2beta1+json"},
+		{"legacy", fakeapi.Legacy(), "legacy"},
+		{"legacy without protobuf", fakeapi.Forms{}, "legacy"},
+	} {
+		server, via := newServer(oddities()...)
+		server.SetForms(test.forms)
+		c := newClient(t, via)
+		s := everything(t, c)
+		got := dump(s)
+		if want == nil {
+			want = got
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: the document (-aggregated +this):\n%s", test.name, diff)
+		}
+		if diff := cmp.Diff(got, dump(readLive(t, c, s))); diff != "" {
+			t.Errorf("%s: what each path says (-document +paths):\n%s", test.name, diff)
+		}
+		for _, r := range server.Requests()[:2] {
+			if r.Form != test.form {
+				t.Errorf("%s: %s; want form %s", test.name, r, test.form)
+			}
+		}
+		core, err := decodeGroup(body(t, via, corePath, acceptBulk), schema.GroupVersion{})
+		if err != nil || len(core.Versions()) != 1 || core.Versions()[0].Name != "v1" {
+			t.Errorf("%s: %s read as the list of the core group: %v, %v; want v1", test.name, test.form, core, err)
+		}
+	}
+}
+
+// A server may refuse the request that sends a long ETag back, and a proxy that compresses makes one weak.
+func TestETagsThatAreSentBack(t *testing.T) {
+	for etag, want := range map[string]string{
+		`"it"`: `"it"`, `W/"it"`: `"it"`, `""`: `""`, `"`: "", "it": "", `"it`: "", `it"`: "", "": "",
+		`"` + strings.Repeat("x", maxETag-2) + `"`: `"` + strings.Repeat("x", maxETag-2) + `"`, `"` + strings.Repeat("x", maxETag-1) + `"`: "",
+	} {
+		if got := strongETag(http.Header{"Etag": {etag}}); got != want {
+			t.Errorf("of the ETag %s, %s is sent back; want %s", etag, got, want)
+		}
+	}
+}
+
+// A 304 proves nothing if the mapper sends other credentials than before (a file has a new token, a wrapper
+// impersonates somebody else): a server may give documents of different content the same ETag. Nor does one
+// whose own ETag is another one: a gateway speaks of a document that it has.
+func TestUnchangedForOthers(t *testing.T) {
+	mine := schema.GroupKind{Group: "tenant.example.com", Kind: "Mine"} // served to everybody, as a resource of the tenant's name
+	for header, prefix := range map[string]string{"Authorization": "Bearer ", "Impersonate-User": "", "Impersonate-Extra-Tenant": "", "X-Gateway": ""} {
+		etagOf := func(tenant string) string {
+			if header == "X-Gateway" { // says nothing of the caller
+				return `"` + tenant + `"`
+			}
+			return `"same"`
+		}
+		servers := map[string]http.RoundTripper{}
+		for _, tenant := range []string{"a", "b"} {
+			server, via := newServer(fakeapi.Typical(2, 1, 1)...)
+			server.PutVersion(mine.Group, fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{{Name: "of-" + tenant, Singular: "mine", Kind: mine.Kind}}})
+			server.SetFault(fakeapi.At("/api", "/apis"), fakeapi.LieETag(etagOf(tenant)))
+			servers[tenant] = via
+		}
+		var tenant string
+		var asked []string
+		c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
+			req = req.Clone(req.Context())
+			req.Header.Set(header, prefix+tenant)
+			if req.Header.Get("If-None-Match") != "" {
+				asked = append(asked, req.URL.Path+" 304")
+				return &http.Response{StatusCode: http.StatusNotModified, Header: http.Header{"Etag": {etagOf(tenant)}}, Body: http.NoBody, Request: req}, nil
+			}
+			asked = append(asked, req.URL.Path)
+			resp, err := servers[tenant].RoundTrip(req)
+			if err == nil {
+				resp.Request = req // as http.Transport does
+			}
+			return resp, err
+		}))
+		for _, tenant = range []string{"a", "b", "a", "b"} {
+			for range 2 {
+				asked = nil
+				m, _, err := everything(t, c).RESTMapping(mine, nil)
+				if err != nil || m.Resource.Resource != "of-"+tenant {
+					t.Errorf("by %s, tenant %s is told %v, %v; want of-%[2]s", header, tenant, m, err)
+				}
+			}
+			if diff := cmp.Diff([]string{"/api 304", "/apis 304"}, asked); diff != "" {
+				t.Errorf("by %s, the same again: requests (-want +got):\n%s", header, diff)
+			}
+		}
+	}
+}
+
+// Programs see the mapper's requests in client-go's metric, as stock's.
+func TestClientGoCountsRequests(t *testing.T) {
+	var counted results
+	defer func(before metrics.ResultMetric) { metrics.RequestResult = before }(metrics.RequestResult)
+	metrics.RequestResult = &counted
+	server, via := newServer(fakeapi.Typical(1, 1, 1)...)
+	c := newClient(t, via)
+	everything(t, c)
+	server.SetFault(fakeapi.All(), fakeapi.Refused())
+	_, _, _ = c.Version(context.Background(), "g0001.example.com", "v1")
+	const get = "GET fake.invalid "
+	if diff := cmp.Diff(results{get + "200", get + "200", get + "<error>"}, counted); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+type results []string
+
+func (r *results) Increment(_ context.Context, code, method, host string) {
+	*r = append(*r, method+" "+host+" "+code)
+}
+
+// Names that are no names of groups or versions are not served, and no request
+// goes astray for them.
+func TestNamesThatAreNoneAreNotAskedFor(t *testing.T) {
+	server, via := newServer(fakeapi.Typical(1, 1, 1)...)
+	c := newClient(t, via)
+	ask := func(group, version string) {
+		if table, _, err := c.Version(context.Background(), group, version); table != nil || err != nil {
+			t.Errorf("group %q, version %q: served %v, %v; want that it is not served", group, version, table != nil, err)
+		}
+	}
+	for _, name := range []string{"a/b", "..", ".", "x?y", "x#y", "%2e%2e", "../../api/v1/secrets", "/", "a/../b", "?", "..%2fapi"} {
+		ask(name, "v1")
+		ask("g0001.example.com", name)
+		ask("", name)
+		if versions, _, _, err := c.List(context.Background(), name); err != nil || len(versions) > 0 {
+			t.Errorf("group %q: versions %q, %v; want none", name, versions, err)
+		}
+	}
+	ask("g0001.example.com", "")
+	var asked []string
+	for _, name := range []string{"with space", "ü", "a:b", "a;b"} {
+		ask(name, "v1")
+	}
+	for _, r := range server.TakeRequests() {
+		asked = append(asked, r.Path)
+	}
+	if diff := cmp.Diff([]string{"/apis/with space/v1", "/apis/ü/v1", "/apis/a:b/v1", "/apis/a;b/v1"}, asked); diff != "" {
+		t.Errorf("requests: none for what cannot be a name, and for others each its path (-want +got):\n%s", diff)
+	}
+}
+
+// The path says of which version a list is (R1), whatever version it calls itself (kubevirt#10899). A
+// list of another group is an error.
+func TestListsThatCallThemselvesOtherwise(t *testing.T) {
+	for claim, fine := range map[string]bool{
+		"g/v1": true, "g/v1alpha3": true, "other.example.com/v1": false, "v1": false, "g/v1/v1": false,
+	} {
+		body := fmt.Sprintf(`{"kind":"APIResourceList","groupVersion":%q,"resources":[{"name":"rs","kind":"R"}]}`, claim)
+		if table, err := decodeTable([]byte(body), schema.GroupVersion{Group: "g", Version: "v1"}); (err == nil) != fine || (table != nil) != fine {
+			t.Errorf("a list at g/v1 that calls itself %s: table %v, %v; want that it is read: %t", claim, table, err, fine)
+		}
+	}
+}
+
+// A 404 that breaks off does not say that anything is absent, whatever was read of it. The body of a 101 is the
+// connection: a read of it might never end. That of a 304 may be as long. A transport may return nothing.
+func TestBodiesThatBreakAreNoAbsence(t *testing.T) {
+	for _, test := range []struct {
+		code       int
+		body, says string
+	}{
+		{http.StatusNotFound, pageNotFound, "unexpected EOF"},
+		{http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","code":404}`, "unexpected EOF"},
+		{http.StatusSwitchingProtocols, "", "101"},
+		{http.StatusNotModified, "", "304"},
+		{0, "", "nil *Response"},
+	} {
+		c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
+			if test.code == 0 {
+				return nil, nil //nolint:nilnil // That is the fault.
+			}
+			body := io.MultiReader(strings.NewReader(test.body), iotest.ErrReader(io.ErrUnexpectedEOF))
+			return &http.Response{StatusCode: test.code, Header: http.Header{}, Request: req, Body: io.NopCloser(body)}, nil
+		}))
+		if table, _, err := c.Version(context.Background(), "example.com", "v1"); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("code %d, body %q: %v, %v; want an error with %q", test.code, test.body, table, err, test.says)
+		}
+	}
+}
+
+// A credential may be a part of the words in which absence is said.
+func TestAbsenceBesideAnyPassword(t *testing.T) {
+	for _, password := range []string{"404", "served", "e"} {
+		_, via := newServer(fakeapi.Typical(1, 1, 1)...)
+		c := newClient(t, via)
+		c.secrets = secretsOf(&rest.Config{Password: password})
+		if table, _, err := c.Version(context.Background(), "g0001.example.com", "v9"); table != nil || err != nil {
+			t.Errorf("beside the password %q: served %v, %v; want that it is not", password, table != nil, err)
+		}
+	}
+}
