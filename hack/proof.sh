@@ -51,7 +51,8 @@ campaign() {
 	go -C "$root/hack/proof" test -count=1 -v -timeout 0 -run "^Test$1\$" "${@:2}" || broken+=("$1")
 }
 
-# heading begins the page of tests that are in other folders, and shown adds a run of them: the lines that match.
+# heading begins the page of tests that are in other folders, and shown adds a run of them: the lines that match, of
+# those of progress the last.
 heading() { # PAGE TITLE
 	printf '# %s\n\nWritten by hack/proof.sh. [What it does](../README.md).\n\nMachine: %s cores, %s, %s, commit %s.\n' "$2" \
 		"$(getconf _NPROCESSORS_ONLN)" "$(go env GOVERSION)" "$(date -u +%F)" "$(git -C "$root" rev-parse --short HEAD || true)" >"$out/$1.md"
@@ -64,7 +65,8 @@ shown() { # PAGE PATTERN FOLDER FLAGS...
 		fi
 	{
 		printf '\n```\ngo test %s\n' "${*:4}"
-		grep -E "$2|^FAIL|^--- FAIL|Failing input" "$said" || broken+=("$1 printed nothing")
+		grep -E "$2|^FAIL|^--- FAIL|Failing input" "$said" | awk '/^fuzz: elapsed/ { last = $0; next } 1; END { if (last) print last }' ||
+			broken+=("$1 printed nothing")
 		echo '```'
 	} >>"$out/$1.md"
 }
@@ -89,7 +91,7 @@ while read -r word pkg _; do # the names of a package's targets, and then the pa
 	Fuzz*) targets+=" $word" ;;
 	ok)
 		for target in $targets; do
-			shown fuzz "^fuzz: elapsed: ${fuzz}" . -run='^$' -fuzz="^$target\$" -fuzztime="$fuzz" -timeout=0 "$pkg"
+			shown fuzz "^fuzz: elapsed" . -run='^$' -fuzz="^$target\$" -fuzztime="$fuzz" -timeout=0 "$pkg"
 		done
 		targets=''
 		;;
