@@ -148,7 +148,6 @@ func (s *Source[object, request]) Start(ctx context.Context, queue workqueue.Typ
 
 // watch watches the kind until the session ends, and tells then what is gone.
 func (s *Source[object, request]) watch(ctx context.Context, w *watching, at *session, g *gate[object, request]) {
-	defer at.users.Done()
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(at.ctx, cancel)()
@@ -167,8 +166,12 @@ func (s *Source[object, request]) watch(ctx context.Context, w *watching, at *se
 		}
 	}
 	w.listed.Store(false)
-	if g.close(); ctx.Err() == nil {
+	g.close()
+	at.users.Done()
+	select {
+	case <-at.empty:
 		g.tellGone(ctx)
+	case <-ctx.Done():
 	}
 }
 

@@ -422,3 +422,30 @@ func (*stockWorld) GetRESTMapper() meta.RESTMapper { return meta.NewDefaultRESTM
 type lists struct{ *toolscache.ListWatch }
 
 func (lists) IsWatchListSemanticsUnSupported() bool { return true }
+
+// What is told as gone is gone from the cache, too: a reconcile that begins then would still read it, and nothing
+// would begin another.
+func TestGoneIsToldWhenItCannotBeRead(t *testing.T) {
+	inWorlds(t, func(t *testing.T, w *world) {
+		var told account
+		gone := handler.TypedFuncs[*corev1.ConfigMap, reconcile.Request]{
+			DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.ConfigMap], _ queue) {
+				w.informs.mu.Lock()
+				informer := w.informs.informer
+				w.informs.mu.Unlock()
+				if informer != nil && len(informer.GetStore().List()) > 0 {
+					told.told("the cache still has " + e.Object.Name)
+				}
+				told.told("delete " + e.Object.Name)
+			},
+		}
+		for range 2 { // sources
+			must(t, started(t, t.Context(), latekinds.Kind(w, &corev1.ConfigMap{}, gone))(time.Second))
+		}
+		w.serve(true, "a")
+		time.Sleep(settled)
+		w.withdraw()
+		time.Sleep(settled)
+		wantTold(t, &told, "gone", "delete a, delete a")
+	})
+}

@@ -42,6 +42,7 @@ type presence struct {
 type session struct {
 	ctx   context.Context // ends with it
 	users sync.WaitGroup  // sources that watch in it. None is added after its end
+	empty chan struct{}   // closed when the cache has no objects of it any more: no user tells that they are gone before
 }
 
 // of is what a presence is of.
@@ -186,6 +187,7 @@ func (p *presence) alone(served context.Context) {
 	at.users.Wait()
 	// Upstream's cache of several namespaces can do so only while the kind is served.
 	p.left = p.cache.RemoveInformer(context.WithoutCancel(served), p.obj) != nil
+	close(at.empty)
 }
 
 // beside is a time in which the kind is served, in a cache that follows its kinds: the session goes on after it.
@@ -202,7 +204,7 @@ func (p *presence) begin(ctx context.Context) (at *session) {
 	p.log.Info("An optional kind is served: it is watched")
 	p.set(func() {
 		if p.session == nil {
-			p.session = &session{ctx: ctx}
+			p.session = &session{ctx: ctx, empty: make(chan struct{})}
 		}
 		at, p.absent = p.session, false
 	})
@@ -232,7 +234,7 @@ func (p *presence) absence() (absent bool, changed <-chan struct{}) {
 }
 
 // join returns the next session after one, or nil when ctx ends. The source is done with it when it calls
-// users.Done.
+// users.Done, after which nothing from the informer reaches its handler.
 func (p *presence) join(ctx context.Context, after *session) *session {
 	for ctx.Err() == nil {
 		p.mu.Lock()
