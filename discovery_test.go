@@ -26,7 +26,7 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 )
 
-// captured answers requests with the documents that hack/capture.sh has written.
+// captured answers requests with the documents that TestCapture of hack/e2e has written.
 type captured struct {
 	dir   string
 	plain map[string]json.RawMessage // of each path

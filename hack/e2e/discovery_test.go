@@ -298,8 +298,10 @@ var captured = flag.String("capture", "", "`folder` for TestCapture to write to,
 
 // TestCapture writes the discovery documents of an API server, byte for byte, into
 // a folder: the aggregated ones in JSON and protobuf, and the plain ones by their
-// paths in one file. hack/capture.sh runs it for both API servers. Without -capture it shows that
-// this works.
+// paths in one file. Without -capture it shows that this works. For testdata/discovery, here:
+//
+//	KUBEBUILDER_ASSETS=$(../envtest.sh latest) go test -run '^TestCapture$' . -capture ../../testdata/discovery/latest
+//	KUBEBUILDER_ASSETS=$(../envtest.sh legacy) go test -run '^TestCapture$' . -capture ../../testdata/discovery/legacy
 func TestCapture(t *testing.T) {
 	folder := *captured
 	if folder == "" {
