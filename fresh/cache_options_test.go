@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
@@ -104,7 +105,12 @@ func TestNamespaceThatCannotBeListed(t *testing.T) {
 		heal := s.SetFault(fakeapi.Objects("other"), fakeapi.Text(403, "refused"))
 		s.move(t, m, ofCluster)
 		h.expect(t, "cluster-wide", "n")
+		late := s.SetFault(fakeapi.Objects("ns"), fakeapi.Late(5*time.Second))
 		s.move(t, m, inNamespaces)
+		if time.Sleep(3 * time.Second); !has(c, "") {
+			t.Error("the cache has moved before the list of a namespace has come")
+		}
+		late()
 		h.expect(t, "back, but for the other namespace", "ns/n")
 		heal()
 		h.expect(t, "in the end", "ns/n other/n")
@@ -149,11 +155,17 @@ func TestByObject(t *testing.T) {
 	}
 	bubble(t, "there and back", func(t *testing.T) {
 		s := newMovingServer(t, inNamespaces)
-		c, m := s.caching(t, options())
+		m := s.mapper(t, apiutil.DynamicRESTMapperOptions{})
+		counted, opts := learning{honest{m}, &atomic.Int32{}, func(int32) bool { return false }}, options()
+		opts.Mapper = counted
+		c, _ := s.caching(t, opts)
 		eventually(t, "the object", func() bool { return has(c, "ns") })
-		_ = said.take()
+		before, _ := counted.lookups.Load(), said.take()
 		s.move(t, m, ofCluster)
 		time.Sleep(time.Minute)
+		if tries := counted.lookups.Load() - before; tries > 40 {
+			t.Errorf("%d lookups in a minute, want at most 40: six tries, with 1 to 30 seconds between them, and those of the reflector", tries)
+		}
 		if lines := said.take("cannot follow"); len(lines) != 1 || !strings.Contains(lines[0], "ConfigMap") || !strings.Contains(lines[0], "Namespaces") || !has(c, "ns") {
 			t.Errorf("said %q, want one line with the kind and the option; has the old object: %t", lines, has(c, "ns"))
 		}

@@ -64,6 +64,20 @@ func TestCachesFollow(t *testing.T) {
 	})
 }
 
+// A cache that is given no mapper makes one.
+func TestCacheWithoutAMapper(t *testing.T) {
+	s := newMovingServer(t, inNamespaces)
+	c, err := newCache(s.Config(), cache.Options{})
+	must(t, err)
+	start(t, c)
+	eventually(t, "the object", func() bool { return has(c, "ns") })
+	s.change(func() { s.scope = ofCluster })
+	eventually(t, "the cache follows", func() bool { return has(c, "") })
+	if c.(interface{ NeedLeaderElection() bool }).NeedLeaderElection() {
+		t.Error("the cache runs on the leader alone")
+	}
+}
+
 // In a cache of several namespaces a mapper of the program's own decides, and nothing else.
 func TestCacheWithAnotherMapper(t *testing.T) {
 	s := newMovingServer(t, inNamespaces)
@@ -236,6 +250,15 @@ func TestKindThatIsRecreated(t *testing.T) {
 				t.Errorf("2 seconds after recreation %d the handler has %q, want %q", n, h.keys(), want)
 			}
 		}
+		s.move(t, m, "")
+		s.change(func() { s.scope = inNamespaces })
+		time.Sleep(2 * time.Minute) // the reflector finds it before the mapper does
+		_ = h.told()
+		must(t, m.Refresh(t.Context(), ""))
+		time.Sleep(5 * time.Second)
+		if log := h.told(); len(log) > 0 {
+			t.Errorf("what the reflector had listed was told again: %q", log)
+		}
 	})
 }
 
@@ -340,8 +363,10 @@ func TestEndDuringAMove(t *testing.T) {
 		c, m := s.unstarted(t, cache.Options{ReaderFailOnMissingInformer: true})
 		end := start(t, c)
 		c.WaitForCacheSync(t.Context())
-		handle(t, c, "typed", &tally{})
+		informer, _ := handle(t, c, "typed", &tally{})
 		handle(t, c, "metadata", &tally{})
+		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
+		_ = said.take()
 		heal := s.SetFault(fakeapi.Objects("", "list"), fakeapi.Status(503, 0)) // the next generation does not sync
 		s.move(t, m, ofCluster)
 		time.Sleep(300 * time.Millisecond)
@@ -352,9 +377,18 @@ func TestEndDuringAMove(t *testing.T) {
 		if !errors.As(err, new(*cache.ErrResourceNotCached)) {
 			t.Errorf("the informer was removed, and a read got: %v", err)
 		}
-		s.SetFault(fakeapi.Objects("", "list"), fakeapi.Status(503, 0))
+		if lines := said.take("cannot follow"); len(lines) != 1 || !strings.Contains(lines[0], "unable to handle") {
+			t.Errorf("said %q, want one line, with the 503 of the list", lines)
+		}
 		s.move(t, m, inNamespaces)
+		eventually(t, "the cache follows back", func() bool { return !has(c, "") })
+		must(t, c.List(t.Context(), &corev1.ConfigMapList{}, client.MatchingFields{"name": "n"}))
+		s.SetFault(fakeapi.Objects("", "list"), fakeapi.Status(503, 0))
+		s.move(t, m, ofCluster)
 		time.Sleep(300 * time.Millisecond)
 		end()
+		if _, err := informer.AddEventHandler(&tally{}); err == nil {
+			t.Error("a handler was added to an informer that has ended")
+		}
 	})
 }

@@ -106,12 +106,9 @@ func (s *movingServer) mapper(t testing.TB, opts apiutil.DynamicRESTMapperOption
 	return m
 }
 
-// client returns a client with this mapper, or with one of its own.
+// client returns a client with this mapper, or with one that it makes if that is nil.
 func (s *movingServer) client(t testing.TB, mapper meta.RESTMapper) client.WithWatch {
 	t.Helper()
-	if mapper == nil {
-		mapper = s.mapper(t, apiutil.DynamicRESTMapperOptions{})
-	}
 	c, err := newWithWatch(s.Config(), client.Options{HTTPClient: s.Client(), Mapper: mapper})
 	must(t, err)
 	return c
@@ -139,24 +136,6 @@ func refresh(t testing.TB, c client.Client) {
 type honest struct{ meta.RESTMapper }
 
 func (h honest) Unwrap() meta.RESTMapper { return h.RESTMapper }
-
-// stale is a mapper that keeps the first mapping of a kind, as stock's does.
-type stale struct {
-	meta.RESTMapper
-	first map[schema.GroupVersionKind]*meta.RESTMapping
-}
-
-func (m stale) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	gvk := gk.WithVersion(versions[0])
-	if m.first[gvk] == nil {
-		mapping, err := m.RESTMapper.RESTMapping(gk, versions...)
-		if err != nil {
-			return nil, err
-		}
-		m.first[gvk] = mapping
-	}
-	return m.first[gvk], nil
-}
 
 // unstarted returns a cache, and its mapper if opts have none.
 func (s *movingServer) unstarted(t testing.TB, opts cache.Options) (cache.Cache, *apiutil.DynamicRESTMapper) {
@@ -298,16 +277,22 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// eventually waits until something is so: in a bubble that takes no time. A reflector that has failed may pause for a minute.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for range 6000 {
-		if is() {
-			return
+// within waits until something is so: in a bubble that takes no time. A reflector that has failed may pause for a minute.
+func within(is func() bool) bool {
+	for tries := 0; !is(); tries++ {
+		if tries == 6000 {
+			return false
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	t.Fatalf("not within two minutes: %s", what)
+	return true
+}
+
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	if !within(is) {
+		t.Fatalf("not within two minutes: %s", what)
+	}
 }
 
 // said are the lines that were logged: controller-runtime takes one logger for a program.

@@ -4,6 +4,7 @@ package fresh_test
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,12 +13,16 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/fresh"
 )
 
@@ -40,14 +45,54 @@ func ExampleNewManager() {
 	}
 }
 
-// Another cluster of the same program gets a mapper, a client and a cache of its own.
-func ExampleCluster() {
-	other, err := cluster.New(ctrl.GetConfigOrDie(), fresh.Cluster)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "make the cluster:", err)
-		os.Exit(1)
+// Managers and clusters make parts that follow, the manager's API reader too, and take those that the program makes.
+func TestManagersAndClusters(t *testing.T) {
+	s := newMovingServer(t, inNamespaces)
+	for name, make := range map[string]func(cluster.Options) (cluster.Cluster, error){
+		"manager": func(o cluster.Options) (cluster.Cluster, error) {
+			return fresh.NewManager(s.Config(), ctrl.Options{MapperProvider: o.MapperProvider, NewClient: o.NewClient, NewCache: o.NewCache, Metrics: server.Options{BindAddress: "0"}})
+		},
+		"cluster": func(o cluster.Options) (cluster.Cluster, error) {
+			return cluster.New(s.Config(), func(made *cluster.Options) { *made = o }, fresh.Cluster)
+		},
+	} {
+		s.change(func() { s.scope = inNamespaces })
+		made, err := make(cluster.Options{})
+		must(t, err)
+		mapper, ours := made.GetRESTMapper().(*apiutil.DynamicRESTMapper)
+		if !ours {
+			t.Fatalf("%s: the mapper is a %T", name, made.GetRESTMapper())
+		}
+		start(t, made.GetCache())
+		made.GetCache().WaitForCacheSync(t.Context()) // that is, until it has started
+		write := caller{"typed", configMap}.requests()["Patch"]
+		if must(t, write(made.GetClient(), "ns", "n")); !has(made.GetAPIReader(), "ns") || !has(made.GetClient(), "ns") {
+			t.Errorf("%s: the object is not found before the move", name)
+		}
+		s.move(t, mapper, ofCluster)
+		must(t, write(made.GetClient(), "", "n"))
+		eventually(t, name+": the cache follows", func() bool { return has(made.GetClient(), "") })
+		if name == "manager" && !has(made.GetAPIReader(), "") {
+			t.Error("the API reader of a manager does not follow")
+		}
+		own, err := make(cluster.Options{
+			MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return honest{mapper}, nil },
+			NewClient:      client.New, NewCache: cache.New,
+		})
+		must(t, err)
+		for _, parts := range [][2]any{{mapper, own.GetRESTMapper()}, {made.GetClient(), own.GetClient()}, {made.GetCache(), own.GetCache()}} {
+			if fmt.Sprintf("%T", parts[0]) == fmt.Sprintf("%T", parts[1]) {
+				t.Errorf("%s: its %T is not the one that the program makes", name, parts[1])
+			}
+		}
 	}
-	fmt.Println(other.GetRESTMapper() != nil)
+	_, withoutConfig := fresh.NewManager(nil, ctrl.Options{})
+	_, noClient := newClient(nil, client.Options{})
+	_, noWatch := newWithWatch(nil, client.Options{})
+	_, noCache := newCache(nil, cache.Options{})
+	if all := []error{withoutConfig, noClient, noWatch, noCache}; slices.Contains(all, nil) {
+		t.Errorf("without a config: %v, want an error of each", all)
+	}
 }
 
 // A method that a decorator only promotes is upstream's of before the first move. This test names those that

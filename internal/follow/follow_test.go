@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/follow"
@@ -78,5 +80,30 @@ func TestOtherMappers(t *testing.T) {
 		if follow.Of(m, false) != nil {
 			t.Errorf("%s is followed", name)
 		}
+	}
+}
+
+// The kind of a Go type is looked for once, unless the type has several kinds. That of a list is that of its objects.
+func TestKindsOf(t *testing.T) {
+	types, gv, searches := runtime.NewScheme(), schema.GroupVersion{Version: "v1"}, 0
+	types.AddKnownTypes(gv, &corev1.ConfigMapList{})
+	types.AddKnownTypeWithName(gv.WithKind("One"), &corev1.Secret{})
+	types.AddKnownTypeWithName(gv.WithKind("Another"), &corev1.Secret{})
+	kinds := follow.Kinds{Scheme: types, Find: func(obj runtime.Object, _ *runtime.Scheme) (schema.GroupVersionKind, error) {
+		searches++
+		return obj.GetObjectKind().GroupVersionKind(), nil
+	}}
+	for n, c := range []struct{ kind, want string }{{"ConfigMapList", "ConfigMap"}, {"nothing asks", "ConfigMap"}, {"One", "One"}, {"Another", "Another"}} {
+		var obj runtime.Object = &corev1.Secret{}
+		if c.want == "ConfigMap" {
+			obj = &corev1.ConfigMapList{}
+		}
+		obj.GetObjectKind().SetGroupVersionKind(gv.WithKind(c.kind))
+		if got, err := kinds.Of(obj); got != gv.WithKind(c.want) || err != nil {
+			t.Errorf("call %d, of a %T: %v, %v, want %s", n, obj, got, err, c.want)
+		}
+	}
+	if searches != 3 {
+		t.Errorf("%d searches, want 3: one for two lists, and one for each object of a type that has two kinds", searches)
 	}
 }
