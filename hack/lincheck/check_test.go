@@ -127,17 +127,19 @@ func (v *view) checkNoMatch(o *Op) (list []Violation) {
 		rule = RuleVersion
 	}
 	for _, group := range o.groups() {
-		if v.Peer && group == groupBatch && v.troubled(o) || v.believesAGateway(o) {
+		if v.Peer && group == groupBatch && v.troubled(o) {
 			continue // without a document nobody knows of peers
 		}
-		if why := (proof{v, o, group, v.within(o)}).missing(); why != "" {
+		reads := filter(v.requests, func(r *Request) bool { return !r.failed() && o.Call.before(r.Start) && r.End.before(o.Return) })
+		if why := (proof{v, o, group, reads}).missing(); why != "" {
 			list = append(list, Violation{rule, o, why})
 		}
 	}
 	return list
 }
 
-// A proof holds the reads by which a lookup may say that a kind is not in a group.
+// A proof holds the reads by which a lookup may say that a kind is not in a group: those
+// that were sent and answered truly while it ran.
 type proof struct {
 	*view
 	op    *Op
@@ -249,8 +251,7 @@ func (v *view) whyNot(o *Op, f Found) (Rule, string) {
 		return RuleNeverServed, "was told by no answer that had arrived"
 	}
 	all, one := v.resets(o, f.Group)
-	since := filter(told, func(r *Request) bool { return all.before(r.Start) })
-	later := filter(since, func(r *Request) bool { return one.before(r.Start) })
+	later := filter(told, func(r *Request) bool { return all.before(r.Start) && one.before(r.Start) })
 	counting := filter(later, func(r *Request) bool { return v.counts(o, r, f.Group, one) })
 	switch excused := v.troubled(o) || v.stillListed(o); {
 	case excused: // the last good state is served, and a reset may be pending; but nothing that was outdated before
@@ -261,22 +262,20 @@ func (v *view) whyNot(o *Op, f Found) (Rule, string) {
 	default:
 		told = counting
 	}
-	reset := v.lastReset(o.Return)
+	why := ""
 	for _, r := range told {
-		if v.outdatedBy(o, r, f, reset) == nil {
+		by := v.outdatedBy(o, r, f)
+		if by == nil {
 			return "", ""
 		}
+		why = fmt.Sprintf("was told last by GET %s (since %d), which GET %s (since %d) had outdated before the lookup", r.Path, r.Start.Seq, by.Path, by.Start.Seq)
 	}
-	r := told[len(told)-1]
-	by := v.outdatedBy(o, r, f, reset)
-	return RuleOutdated, fmt.Sprintf("was told last by GET %s (since %d), which GET %s (since %d) had outdated before the lookup",
-		r.Path, r.Start.Seq, by.Path, by.Start.Seq)
+	return RuleOutdated, why
 }
 
 // served reports whether a world has what was found.
-func (f Found) served(w World) bool { return f.matches(w[f.Group][f.Kind]) }
-
-func (f Found) matches(s State) bool {
+func (f Found) served(w World) bool {
+	s := w[f.Group][f.Kind]
 	return s.in(f.Version) && (!f.Scoped || s.Namespaced == f.Namespaced)
 }
 
@@ -297,14 +296,19 @@ func (v *view) counts(o *Op, r *Request, group int, one Stamp) bool {
 	})
 }
 
-// outdatedBy returns a read that outdates r for o, or nil. Such a read began after
-// r was known, told otherwise, and was known itself when o began. A read before a Reset, even
-// one during o, need not count any more; and a document, which may be behind, does not outdate a live read.
-func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
+// outdatedBy returns a read that outdates r for o, or nil. Such a read began after r was known, told
+// otherwise, and was known itself when o began. A read before a Reset, even one during o, need not count
+// any more; a document does not outdate a live read, and of built-in groups it decides (rule R6).
+func (v *view) outdatedBy(o *Op, r *Request, f Found) *Request {
+	reset := v.lastReset(o.Return)
 	seen := v.firstSeen(r, f.Group, reset)
 	for _, newer := range v.requests {
-		otherwise := v.says(newer, f.Group, f.Version, f.Kind) != unknown && !v.shows(newer, f) && (newer.live() || !seen.live())
-		if otherwise && v.period[newer] > v.period[seen] && reset.before(newer.Start) && v.binding(newer, o, f.Group, f.Version) {
+		otherwise := v.says(newer, f.Group, f.Version, f.Kind) != unknown && !v.shows(newer, f)
+		mayOutdate := newer.live()
+		if r.Doc {
+			mayOutdate = v.Legacy || !builtIn(f.Group)
+		}
+		if otherwise && mayOutdate && v.period[newer] > v.period[seen] && reset.before(newer.Start) && v.binding(newer, o, f.Group, f.Version) {
 			return newer
 		}
 	}

@@ -182,20 +182,12 @@ type History struct {
 
 	Ops      []*Op
 	Requests []*Request
-	Worlds   []Change // changes of what is served live; the first is the start
-	Docs     []Change // changes of what is behind: the document, or all that the older replica says
 	Faults   []*Fault
 
 	mu       sync.Mutex // guards all above while the run lasts
 	seq      int
 	timeline []string
 	start    time.Time
-}
-
-// A Change is a world and when it began.
-type Change struct {
-	Stamp
-	World World
 }
 
 // A Fault is a time in which a part of the server fails.

@@ -247,7 +247,7 @@ func TestMutants(t *testing.T) {
 // The rules that no mutant breaks.
 func TestOtherRules(t *testing.T) {
 	o := &Op{Kind: OpMapping, Group: "apps", Versions: []string{"v1"}, Call: Stamp{2, 0}, Return: Stamp{9, 1}}
-	h := &History{Ops: []*Op{o}, Worlds: []Change{{}}, Docs: []Change{{}}}
+	h := &History{Ops: []*Op{o}}
 	tests := map[Rule]func(){
 		RuleNeverServed: func() { o.Found = []Found{{Group: 3}} },
 		RuleWrong:       func() { o.Found = []Found{{Group: 0}} },

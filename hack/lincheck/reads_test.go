@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"time"
-
-	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
 // A view is a history, with what follows from its requests computed once.
@@ -199,13 +197,6 @@ func overlaps(o *Op, from, until Stamp) bool {
 	return from.before(o.Return) && o.Call.before(until)
 }
 
-// within lists the requests that were sent and answered truly while o ran.
-func (v *view) within(o *Op) []*Request {
-	return filter(v.requests, func(r *Request) bool {
-		return !r.failed() && o.Call.before(r.Start) && r.End.before(o.Return)
-	})
-}
-
 // stillListed reports whether a lookup met a 404 shortly after a failure: if the document that
 // decides still lists the version, being behind, what is known is served, or it is an error (R6).
 func (v *view) stillListed(o *Op) bool {
@@ -213,18 +204,6 @@ func (v *view) stillListed(o *Op) bool {
 		return r.Code == http.StatusNotFound && slices.Contains(o.groups(), r.Group) && overlaps(o, r.Start, r.End)
 	})
 }
-
-// believesAGateway reports whether a lookup met the 404 of a gateway that had lost its route for a
-// moment, and had it again when the document was read. Nobody can tell that from the API server's
-// own 404 where that has no Audit-Id (R6).
-func (v *view) believesAGateway(o *Op) bool {
-	return v.NoIDs && slices.ContainsFunc(v.requests, func(r *Request) bool {
-		lost := r.live() && r.Fault != nil && r.Fault.Kind.String() == lostRoute && slices.Contains(o.groups(), r.Group)
-		return lost && overlaps(o, r.Start, r.End) && slices.ContainsFunc(v.within(o), func(read *Request) bool { return read.Doc && r.End.before(read.End) })
-	})
-}
-
-var lostRoute = fakeapi.LostRoute().String()
 
 func filter[T any](list []T, keep func(T) bool) []T {
 	var kept []T

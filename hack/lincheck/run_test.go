@@ -97,7 +97,7 @@ func (r *run) wait(rnd *rand.Rand, most time.Duration) bool {
 // changeWorld changes what is served, and lets the document follow.
 func (r *run) changeWorld(rnd *rand.Rand) {
 	lag := r.history.Lag
-	worlds, published := []World{r.history.Worlds[0].World}, 0
+	worlds, published := []World{r.server.worlds[live]}, 0
 	for r.wait(rnd, 3*r.pace/2) {
 		next := worlds[len(worlds)-1].next(rnd)
 		if rnd.IntN(5) == 0 { // what went comes back, perhaps before a document has noticed
@@ -105,14 +105,14 @@ func (r *run) changeWorld(rnd *rand.Rand) {
 		}
 		if rnd.IntN(3) > 0 || lag == 0 {
 			worlds = append(worlds, next)
-			r.server.change(next)
+			r.server.serve(live, next)
 		}
-		behind := len(worlds) - 1 - published
+		follows := len(worlds) - 1 - published
 		if lag > 0 {
-			behind = rnd.IntN(behind+1) * map[bool]int{true: 1}[rnd.IntN(lag) == 0]
+			follows = rnd.IntN(follows+1) * map[bool]int{true: 1}[rnd.IntN(lag) == 0]
 		}
-		if published += behind; behind > 0 {
-			r.server.publish(worlds[published])
+		if published += follows; follows > 0 {
+			r.server.serve(behind, worlds[published])
 		}
 	}
 }
@@ -124,37 +124,32 @@ func (r *run) breakThings(rnd *rand.Rand) {
 		if group >= 0 && rnd.IntN(2) == 0 {
 			version = rnd.IntN(len(versionNames))
 		}
-		kinds := faults(group, r.history.NoIDs)
+		kinds := []fakeapi.Fault{
+			fakeapi.Status(503, 0), fakeapi.Status(500, 0), fakeapi.Status(403, 0), fakeapi.StatusText(502), fakeapi.StatusText(404),
+			fakeapi.Refused(), fakeapi.Timeout(), fakeapi.Truncated(), fakeapi.LoginPage(), fakeapi.LostService("tenant"),
+		}
+		if !r.history.NoIDs { // else nobody can tell the 404 of a gateway that has lost its route from the server's own
+			kinds = append(kinds, fakeapi.LostRoute(), fakeapi.LostRoute())
+		}
 		f := &Fault{Group: group, Version: version, Kind: kinds[rnd.IntN(len(kinds))]}
 		meets := func(req *http.Request) bool { return f.meets(newRequest(req.URL.Path)) }
-		var healLive, healDoc func()
+		var heal [2]func()
 		r.history.note(func(now Stamp) string {
 			f.From = now
 			r.history.Faults = append(r.history.Faults, f)
-			healLive, healDoc = r.server.live.SetFault(meets, f.Kind), r.server.doc.SetFault(meets, f.Kind)
+			for side, fake := range r.server.fakes {
+				heal[side] = fake.SetFault(meets, f.Kind)
+			}
 			return "        fault begins: " + f.String()
 		})
 		r.wait(rnd, 2*r.pace)
 		r.history.note(func(now Stamp) string {
 			f.Until = now
-			healLive()
-			healDoc()
+			heal[live]()
+			heal[behind]()
 			return "        fault ends: " + f.String()
 		})
 	}
-}
-
-// faults lists what may go wrong in a place. Where no answer has an Audit-Id, nobody can tell the
-// 404 of a gateway that has lost the route to a part of the server from the server's own.
-func faults(place int, noIDs bool) []fakeapi.Fault {
-	all := []fakeapi.Fault{
-		fakeapi.Status(503, 0), fakeapi.Status(500, 0), fakeapi.Status(403, 0), fakeapi.StatusText(502), fakeapi.StatusText(404),
-		fakeapi.Refused(), fakeapi.Timeout(), fakeapi.Truncated(), fakeapi.LoginPage(), fakeapi.LostService("tenant"),
-	}
-	if place == theServer || !noIDs {
-		all = append(all, fakeapi.LostRoute(), fakeapi.LostRoute())
-	}
-	return all
 }
 
 func (r *run) client(n int, rnd *rand.Rand) {
@@ -268,13 +263,16 @@ func randomOp(client int, rnd *rand.Rand, peer bool) *Op {
 // wrong on the way. The one that is behind answers for the document. If there are two replicas,
 // either answers for everything.
 type server struct {
-	history   *History
-	latency   time.Duration // at most, on each way
-	live, doc *fakeapi.Server
+	history *History
+	latency time.Duration // at most, on each way
+	fakes   [2]*fakeapi.Server
+	worlds  [2]World // what they serve; guarded as the history is
 }
 
+const live, behind = 0, 1
+
 func newServer(h *History, latency time.Duration, first World) *server {
-	s := &server{history: h, latency: latency, live: fakeapi.New(), doc: fakeapi.New()}
+	s := &server{history: h, latency: latency}
 	forms := fakeapi.Aggregated()
 	if h.Legacy {
 		forms = fakeapi.Legacy()
@@ -283,28 +281,20 @@ func newServer(h *History, latency time.Duration, first World) *server {
 	if h.NoIDs {
 		forms.AuditIDs = fakeapi.AuditNone
 	}
-	s.live.SetForms(forms)
-	s.doc.SetForms(forms)
-	s.change(first)
-	s.publish(first)
+	for side := range s.fakes {
+		s.fakes[side] = fakeapi.New()
+		s.fakes[side].SetForms(forms)
+		s.serve(side, first)
+	}
 	return s
 }
 
-// change replaces what is served live.
-func (s *server) change(w World) {
-	s.history.note(func(now Stamp) string {
-		w.serveAt(s.live, false)
-		s.history.Worlds = append(s.history.Worlds, Change{now, w})
-		return "        served: " + w.String()
-	})
-}
-
-// publish replaces what the document says.
-func (s *server) publish(w World) {
-	s.history.note(func(now Stamp) string {
-		w.serveAt(s.doc, true)
-		s.history.Docs = append(s.history.Docs, Change{now, w})
-		return "        behind: " + w.String()
+// serve replaces what is served live, or by the one that is behind.
+func (s *server) serve(side int, w World) {
+	s.history.note(func(Stamp) string {
+		w.serveAt(s.fakes[side], side == behind)
+		s.worlds[side] = w
+		return "        " + [...]string{"served", "behind"}[side] + ": " + w.String()
 	})
 }
 
@@ -340,23 +330,18 @@ func (s *server) RoundTrip(req *http.Request) (resp *http.Response, err error) {
 // route picks who answers at this moment. What a server answers is decided when
 // it is asked, which is in the same instant of virtual time.
 func (s *server) route(r *Request, rnd *rand.Rand) *fakeapi.Server {
-	h := s.history
-	behind := !r.live()
-	if h.Replicas {
-		behind = rnd.IntN(2) == 0
-	}
-	from, changes := s.live, &h.Worlds
-	if behind {
-		from, changes = s.doc, &h.Docs
+	h, side := s.history, live
+	if h.Replicas && rnd.IntN(2) == 0 || !h.Replicas && !r.live() {
+		side = behind
 	}
 	h.note(func(Stamp) string {
-		r.World = (*changes)[len(*changes)-1].World
+		r.World = s.worlds[side]
 		if i := len(h.Faults) - 1; i >= 0 && h.Faults[i].Until == (Stamp{}) && h.Faults[i].meets(r) {
 			r.Fault = h.Faults[i]
 		}
 		return "      GET " + r.Path + " arrives"
 	})
-	return from
+	return s.fakes[side]
 }
 
 func newRequest(path string) *Request {
