@@ -3,15 +3,12 @@
 package fakeapi
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 )
 
 // things has a namespaced resource with two objects, and one that is not.
@@ -86,63 +83,6 @@ func TestObjects(t *testing.T) {
 			if !strings.Contains(string(body), has) || strings.Contains(test.path, "/a/") && strings.Contains(string(body), two) {
 				t.Errorf("%s %s: %s; want %s", test.method, test.path, body, test.has)
 			}
-		}
-	}
-}
-
-// Watches tell what Tell says of their resource and namespace, in memory and over HTTP, until somebody ends them.
-func TestWatches(t *testing.T) {
-	s := New(things())
-	server := httptest.NewServer(s)
-	defer server.Close()
-	for name, c := range map[string]struct {
-		client *http.Client
-		host   string
-	}{"in memory": {s.Client(), "http://fake.invalid"}, "over HTTP": {server.Client(), server.URL}} {
-		open := func(path string) (*bufio.Reader, func()) {
-			ctx, cancel := context.WithCancel(context.Background())
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.host+"/apis/example.com/v1"+path+"?watch=1", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp, err := c.client.Do(req) //nolint:bodyclose // The caller closes it, in the end.
-			if err != nil {
-				t.Fatal(err)
-			}
-			return bufio.NewReader(resp.Body), func() { cancel(); resp.Body.Close() }
-		}
-		all, endAll := open("/foos")
-		inB, endB := open("/namespaces/b/foos")
-		_, endBars := open("/bars")
-		if foos, bars := s.Watches("foos"), s.Watches("bars"); foos != 2 || bars != 1 {
-			t.Errorf("%s: %d watches of foos and %d of bars are open, want 2 and 1", name, foos, bars)
-		}
-		for _, o := range []Object{{"a", "new", "4"}, {"b", "new", "5"}} {
-			if err := s.Tell("ADDED", "foos", o); err != nil {
-				t.Fatal(err)
-			}
-		}
-		read := func(from *bufio.Reader, namespace string) {
-			t.Helper()
-			want := `{"type":"ADDED","object":{"kind":"Foo","apiVersion":"example.com/v1","metadata":{"name":"new","namespace":"` + namespace + `"`
-			if got, err := from.ReadString('}'); err != nil || !strings.HasPrefix(got, want) {
-				t.Errorf("%s: a watch tells %s (%v), want %s", name, got, err, want)
-			}
-			_, _ = from.ReadString('}')
-			_, _ = from.ReadString('}')
-		}
-		read(all, "a")
-		read(all, "b")
-		read(inB, "b")
-		endB()
-		s.EndWatches()
-		if rest, err := io.ReadAll(all); len(rest) > 0 || err != nil {
-			t.Errorf("%s: a watch that was ended: %q, %v", name, rest, err)
-		}
-		endAll()
-		endBars()
-		for s.Watches("foos")+s.Watches("bars") > 0 { // over HTTP the server notices a moment later
-			time.Sleep(time.Millisecond)
 		}
 	}
 }
