@@ -119,8 +119,7 @@ func (v *view) settled(o *Op) bool {
 	})
 }
 
-// checkNoMatch checks every group that the lookup asks for: a read within the
-// lookup must have shown that the kind is not there.
+// checkNoMatch wants a proof for every group that the lookup asks for.
 func (v *view) checkNoMatch(o *Op) (list []Violation) {
 	rule := RuleGroup
 	if len(o.Versions) > 0 {
@@ -227,10 +226,8 @@ func (p proof) missingGroup() string {
 	return why
 }
 
-// checkFound checks that each mapping in an answer is one that the mapper was
-// told, by a read that nothing has outdated since.
-func (v *view) checkFound(o *Op) []Violation {
-	var list []Violation
+// checkFound checks that each mapping is one that the mapper was told, by a read that nothing has outdated since.
+func (v *view) checkFound(o *Op) (list []Violation) {
 	for _, f := range o.Found {
 		if !slices.Contains(o.groups(), f.Group) || !slices.Contains(o.versions(), f.Version) || f.Kind != o.Name {
 			list = append(list, Violation{RuleWrong, o, fmt.Sprintf("%s was not asked for", f)})
@@ -318,12 +315,11 @@ func (v *view) outdatedBy(o *Op, r *Request, f Found) *Request {
 // checkOrder checks that an answer leaves out no version that is known to serve the kind:
 // none at all from RESTMappings, and from other lookups none that comes before what was found,
 // in the order of the question, or in the server's.
-func (v *view) checkOrder(o *Op) []Violation {
+func (v *view) checkOrder(o *Op) (list []Violation) {
 	if len(o.Found) == 0 || v.troubled(o) {
 		return nil
 	}
 	best := o.Found[0]
-	var list []Violation
 	for _, group := range o.groups() {
 		for _, version := range o.versions() {
 			had := slices.ContainsFunc(o.Found, func(f Found) bool { return f.Group == group && f.Version == version })
