@@ -161,8 +161,7 @@ func (p proof) missing() string {
 	return p.missingGroup()
 }
 
-// document reports whether a document that was read does not have the kind; on a
-// legacy server, nor any of the versions that it lists.
+// document reports whether a document does not have the kind; on a legacy server, nor any version that it lists.
 func (p proof) document() bool {
 	return p.any(func(r *Request) bool {
 		return r.Doc && !slices.ContainsFunc(p.op.versions(), func(version int) bool {
@@ -240,8 +239,7 @@ func (v *view) checkFound(o *Op) (list []Violation) {
 	return list
 }
 
-// whyNot looks for a read that an answer may come from. If there is none, it
-// returns what is wrong with the best read.
+// whyNot returns "" if there is a read that an answer may come from, else what is wrong with the best one.
 func (v *view) whyNot(o *Op, f Found) (Rule, string) {
 	told := filter(v.requests, func(r *Request) bool { return r.End.before(o.Return) && v.shows(r, f) })
 	if len(told) == 0 {

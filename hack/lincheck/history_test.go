@@ -42,10 +42,7 @@ type State struct {
 func (s State) in(version int) bool { return s.Versions&(1<<version) != 0 }
 
 func (s State) String() string {
-	if s.Versions == 0 {
-		return "absent"
-	}
-	return strings.Join(namesOf(filter(allVersions, s.in)), ",") + " " + scope(s.Namespaced)
+	return fmt.Sprintf("%s namespaced=%t", namesOf(filter(allVersions, s.in)), s.Namespaced)
 }
 
 func namesOf(versions []int) (names []string) {
@@ -53,13 +50,6 @@ func namesOf(versions []int) (names []string) {
 		names = append(names, versionNames[v])
 	}
 	return names
-}
-
-func scope(namespaced bool) string {
-	if namespaced {
-		return "namespaced"
-	}
-	return "cluster"
 }
 
 // A World is all that is served at one moment. It is a value.
@@ -257,15 +247,14 @@ func (r *Request) failed() bool { return r.Fault != nil || r.Err != nil }
 func (r *Request) live() bool { return r.Group >= 0 }
 
 // An OpKind is a method of the mapper.
-type OpKind int
+type OpKind string
 
-// The methods that are called.
 const (
-	OpMapping OpKind = iota
-	OpMappings
-	OpKindFor
-	OpReset
-	OpResetGroup
+	OpMapping    OpKind = "RESTMapping"
+	OpMappings   OpKind = "RESTMappings"
+	OpKindFor    OpKind = "KindFor"
+	OpReset      OpKind = "Reset"
+	OpResetGroup OpKind = "ResetGroup"
 )
 
 // An Op is one call of the mapper.
@@ -292,7 +281,7 @@ type Found struct {
 func (f Found) String() string {
 	text := fmt.Sprintf("%s/%s %s", groupNames[f.Group], versionNames[f.Version], kindNames[f.Kind])
 	if f.Scoped {
-		text += " " + scope(f.Namespaced)
+		text += fmt.Sprintf(" namespaced=%t", f.Namespaced)
 	}
 	return text
 }
@@ -305,8 +294,7 @@ func (o *Op) byPrefix() bool {
 }
 
 // groups lists the groups in which a lookup may find something, in server order.
-func (o *Op) groups() []int {
-	var list []int
+func (o *Op) groups() (list []int) {
 	for g, name := range groupNames {
 		if name == o.Group || o.byPrefix() && strings.HasPrefix(name, o.Group) {
 			list = append(list, g)
@@ -317,23 +305,21 @@ func (o *Op) groups() []int {
 
 // versions lists the versions asked for: in the order of the question if there
 // is one, else all in server order.
-func (o *Op) versions() []int {
-	var list []int
+func (o *Op) versions() (list []int) {
+	if len(o.Versions) == 0 {
+		return allVersions
+	}
 	for _, name := range o.Versions {
 		list = append(list, slices.Index(versionNames[:], name))
-	}
-	if len(list) == 0 {
-		return allVersions
 	}
 	return list
 }
 
 func (o *Op) String() string {
-	name := [...]string{"RESTMapping", "RESTMappings", "KindFor", "Reset", "ResetGroup"}[o.Kind]
 	if !o.lookup() {
-		return name + "(" + o.Group + ")"
+		return fmt.Sprintf("%s(%s)", o.Kind, o.Group)
 	}
-	return fmt.Sprintf("%s(%q %s %v)", name, o.Group, kindNames[o.Name], o.Versions)
+	return fmt.Sprintf("%s(%q %s %v)", o.Kind, o.Group, kindNames[o.Name], o.Versions)
 }
 
 // outcome says how a call ended, in a word.
@@ -350,13 +336,10 @@ func (o *Op) outcome() string {
 }
 
 func (o *Op) answer() string {
-	switch o.outcome() {
-	case "found":
-		return fmt.Sprint(o.Found)
-	case "error":
+	if o.Err != nil {
 		return "error: " + o.Err.Error()
 	}
-	return o.outcome()
+	return fmt.Sprint(o.outcome(), " ", o.Found)
 }
 
 // note runs change with the stamp of now, under the history's lock. What it returns is a line of the timeline.

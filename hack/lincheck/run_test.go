@@ -73,7 +73,13 @@ func Run(t *testing.T, seed uint64, legacy bool, perform caller) *History {
 		actors.Go(func() { r.breakThings(source(seed, 2)) })
 	}
 	for n := range clients {
-		callers.Go(func() { r.client(n, source(seed, uint64(10+n))) })
+		callers.Go(func() {
+			rnd := source(seed, uint64(10+n))
+			for range opsPerClient {
+				r.wait(rnd, r.pace)
+				r.call(randomOp(n, rnd, h.Peer))
+			}
+		})
 	}
 	callers.Wait()
 	close(r.stop)
@@ -152,13 +158,6 @@ func (r *run) breakThings(rnd *rand.Rand) {
 	}
 }
 
-func (r *run) client(n int, rnd *rand.Rand) {
-	for range opsPerClient {
-		r.wait(rnd, r.pace)
-		r.call(randomOp(n, rnd, r.history.Peer))
-	}
-}
-
 // call performs an operation and notes when it began, when it ended and how.
 func (r *run) call(o *Op) {
 	h := r.history
@@ -228,7 +227,7 @@ func (o *Op) found(mapping *meta.RESTMapping) {
 
 // randomOp picks a call. Kinds of one group are asked for most, so that there are hits.
 func randomOp(client int, rnd *rand.Rand, peer bool) *Op {
-	o := &Op{Client: client, Name: rnd.IntN(2), Group: groupNames[[...]int{0, 0, 0, 1, 3, 3}[rnd.IntN(6)]]}
+	o := &Op{Client: client, Kind: OpMapping, Name: rnd.IntN(2), Group: groupNames[[...]int{0, 0, 0, 1, 3, 3}[rnd.IntN(6)]]}
 	if rnd.IntN(15) == 0 {
 		o.Group, o.Name = groupNames[groupBatch], kindJob
 	}
