@@ -3,10 +3,10 @@
 package fakeapi
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"net/http"
+	"net/http/httptest"
+	"path"
 	"strings"
 	"testing"
 )
@@ -53,34 +53,25 @@ func TestObjects(t *testing.T) {
 		{"GET", "/../../../api/v1/pods", "list", 200, []string{`"kind":"PodList","apiVersion":"v1"`}},
 		{"GET", "", "", 200, []string{`"APIResourceList"`}},
 	} {
-		method, metadata := test.method, test.method == "METADATA"
-		if metadata {
-			method = http.MethodGet
+		method, accept := test.method, plainJSON
+		if method == "METADATA" {
+			method, accept = http.MethodGet, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 		}
-		req, err := http.NewRequestWithContext(context.Background(), method, s.Config().Host+"/apis/example.com/v1"+test.path, strings.NewReader("what was sent"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.URL = req.URL.JoinPath() // without dots
-		if metadata {
-			req.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
-		}
+		req := httptest.NewRequest(method, path.Join("/apis/example.com/v1", test.path), strings.NewReader("what was sent"))
+		req.Header.Set("Accept", accept)
 		discovery, any, its, other := Discovery()(req), Objects("")(req), Objects("a", test.verb)(req), Objects("", "none")(req)
 		if inA := strings.Contains(test.path, "/a/") && test.verb != ""; discovery != (test.verb == "") || any == discovery || its != inA || other {
 			t.Errorf("%s %s: is for what is served: %t, for objects: %t, for some in namespace a: %t, with another verb: %t", test.method, test.path, discovery, any, its, other)
 		}
-		resp, err := s.Client().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
+		answer := httptest.NewRecorder()
+		s.ServeHTTP(answer, req)
+		body := answer.Body.String()
 		verb, form := s.Requests()[0].Verb, s.TakeRequests()[0].Form
-		if verb != test.verb || resp.StatusCode != test.code || verb != "" && form != fmt.Sprint(test.code) {
-			t.Errorf("%s %s: noted as %q with form %s, answered with %d; want %q and %d", test.method, test.path, verb, form, resp.StatusCode, test.verb, test.code)
+		if verb != test.verb || answer.Code != test.code || verb != "" && form != fmt.Sprint(test.code) {
+			t.Errorf("%s %s: noted as %q with form %s, answered with %d; want %q and %d", test.method, test.path, verb, form, answer.Code, test.verb, test.code)
 		}
 		for _, has := range test.has {
-			if !strings.Contains(string(body), has) || strings.Contains(test.path, "/a/") && strings.Contains(string(body), two) {
+			if !strings.Contains(body, has) || strings.Contains(test.path, "/a/") && strings.Contains(body, two) {
 				t.Errorf("%s %s: %s; want %s", test.method, test.path, body, test.has)
 			}
 		}
