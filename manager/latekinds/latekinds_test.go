@@ -278,7 +278,7 @@ func TestErrorsEndTheProgramUnlessAKindWent(t *testing.T) {
 				}
 				cancel()
 			}
-			err := error(nil)
+			var err error
 			select {
 			case err = <-ended:
 			case <-time.After(time.Minute):
