@@ -66,16 +66,19 @@ func (w World) versions(group int) []int {
 
 func (w World) lists(group int) bool { return len(w.versions(group)) > 0 }
 
-func (w World) String() string {
+// describe tells of some groups, or of all.
+func (w World) describe(groups ...int) string {
 	var text strings.Builder
 	for g, kinds := range w {
-		fmt.Fprintf(&text, "%s:", groupNames[g])
+		if len(groups) > 0 && !slices.Contains(groups, g) {
+			continue
+		}
+		fmt.Fprintf(&text, " %s:", groupNames[g])
 		for k, s := range kinds {
 			if s.Versions != 0 {
 				fmt.Fprintf(&text, " %s %s;", kindNames[k], s)
 			}
 		}
-		text.WriteString(" ")
 	}
 	return text.String()
 }
@@ -238,8 +241,10 @@ func (r *Request) answer() string {
 		return r.Err.Error()
 	case r.Fault != nil:
 		return fmt.Sprintf("%d, fault %s", r.Code, r.Fault.Kind)
+	case r.live():
+		return fmt.Sprintf("%d of%s", r.Code, r.World.describe(r.Group))
 	}
-	return fmt.Sprintf("%d of %s", r.Code, r.World)
+	return fmt.Sprintf("%d of%s", r.Code, r.World.describe())
 }
 
 func (r *Request) failed() bool { return r.Fault != nil || r.Err != nil }

@@ -270,6 +270,8 @@ type server struct {
 
 const live, behind = 0, 1
 
+var sides = [...]string{"served", "behind"}
+
 func newServer(h *History, latency time.Duration, first World) *server {
 	s := &server{history: h, latency: latency}
 	forms := fakeapi.Aggregated()
@@ -293,7 +295,7 @@ func (s *server) serve(side int, w World) {
 	s.history.note(func(Stamp) string {
 		w.serveAt(s.fakes[side], side == behind)
 		s.worlds[side] = w
-		return "        " + [...]string{"served", "behind"}[side] + ": " + w.String()
+		return "        " + sides[side] + ":" + w.describe()
 	})
 }
 
@@ -338,7 +340,7 @@ func (s *server) route(r *Request, rnd *rand.Rand) *fakeapi.Server {
 		if i := len(h.Faults) - 1; i >= 0 && h.Faults[i].Until == (Stamp{}) && h.Faults[i].meets(r) {
 			r.Fault = h.Faults[i]
 		}
-		return "      GET " + r.Path + " arrives"
+		return "      GET " + r.Path + " is answered by what is " + sides[side]
 	})
 	return s.fakes[side]
 }
