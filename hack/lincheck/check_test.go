@@ -9,12 +9,10 @@ import (
 	"time"
 )
 
-// A Rule is a promise that can be broken.
+// A Rule is a promise that can be broken. The package comment explains them.
 type Rule string
 
-// The rules. The package comment explains them.
 const (
-	RuleTruth       Rule = "not linearizable"
 	RuleVersion     Rule = "NoMatch without a live read of the version"
 	RuleGroup       Rule = "NoMatch without a live read of the group"
 	RuleNeverServed Rule = "never told"
@@ -29,7 +27,6 @@ const (
 	RuleHit         Rule = "hit that waits"
 )
 
-// A Violation is an answer that breaks a rule.
 type Violation struct {
 	Rule Rule
 	Op   *Op
@@ -41,30 +38,25 @@ func (v Violation) String() string {
 }
 
 // Check lists what is wrong with a history.
-func Check(h *History) []Violation {
+func Check(h *History) (list []Violation) {
 	v := newView(h)
-	var list []Violation
 	for _, o := range h.Ops {
+		if !o.lookup() {
+			continue
+		}
+		list = append(list, v.checkWait(o)...)
 		switch {
 		case o.Panicked:
 			list = append(list, Violation{RulePanic, o, o.Err.Error()})
-		case o.lookup():
-			list = slices.Concat(list, v.checkAnswer(o), v.checkWait(o))
+		case o.NoMatch:
+			list = append(list, v.checkNoMatch(o)...)
+		case o.Err == nil:
+			list = slices.Concat(list, v.checkFound(o), v.checkOrder(o), v.checkHit(o))
+		case !v.troubled(o) && !v.stillListed(o):
+			list = append(list, Violation{RuleError, o, "nothing that it asks for was failing"})
 		}
 	}
-	return append(list, checkTruth(v)...)
-}
-
-func (v *view) checkAnswer(o *Op) []Violation {
-	switch {
-	case o.NoMatch:
-		return v.checkNoMatch(o)
-	case o.Err == nil:
-		return slices.Concat(v.checkFound(o), v.checkOrder(o), v.checkHit(o))
-	case !v.troubled(o) && !v.stillListed(o):
-		return []Violation{{RuleError, o, "nothing that it asks for was failing"}}
-	}
-	return nil
+	return list
 }
 
 // checkHit checks that a lookup of one version which must be known takes no time.
@@ -127,82 +119,26 @@ func (v *view) settled(o *Op) bool {
 	})
 }
 
-// checkTruth checks that the history is linearizable: that every answer was true at one moment
-// of its time, of what was served or of what the document said. Changes are made in one instant,
-// and lookups change nothing, so each answer can be judged alone. It knows nothing of requests,
-// which makes it a second opinion on the proofs.
-func checkTruth(v *view) []Violation {
-	var list []Violation
-	for _, o := range v.Ops {
-		for _, group := range o.groups() {
-			if o.lookup() && !v.wasTrue(o, group) {
-				list = append(list, Violation{RuleTruth, o, "at no moment was this true of " + groupNames[group]})
-			}
-		}
+// checkNoMatch wants a proof for every group that the lookup asks for.
+func (v *view) checkNoMatch(o *Op) (list []Violation) {
+	rule := RuleGroup
+	if len(o.Versions) > 0 {
+		rule = RuleVersion
 	}
-	return list
-}
-
-// wasTrue reports whether what an answer says of a group was true at one moment: of what was
-// found, since the last reset, because what is known may be as old as that.
-func (v *view) wasTrue(o *Op, group int) bool {
-	if o.NoMatch && !(v.Peer && group == groupBatch && v.troubled(o)) && !v.believesAGateway(o) {
-		return v.wasAbsent(o, group)
-	}
-	for _, f := range o.Found {
-		var from Stamp
-		if !v.troubled(o) && !v.stillListed(o) {
-			from = later(v.resets(o, f.Group))
-		}
-		if f.Group == group && !during(v.Worlds, from, o.Return, f.served) && !during(v.Docs, from, o.Return, f.served) {
-			return false
-		}
-	}
-	return true
-}
-
-// wasAbsent asks for each version alone: only a document shows all at once. Of versions that
-// are left for the next lookup nothing is asked.
-func (v *view) wasAbsent(o *Op, group int) bool {
-	p := proof{v, o, group, v.within(o)}
-	versions := o.versions()
-	if p.listIsLeft() {
-		versions = p.versionsRead()
-	}
-	for _, version := range versions {
-		absent := func(w World) bool { return !w[group][o.Name].in(version) }
-		said := func(w World) bool {
-			unlisted := !w.lists(group) && len(o.Versions) == 0
-			return absent(w) && (v.Replicas || unlisted || p.byDocument())
-		}
-		if !during(v.Worlds, o.Call, o.Return, absent) && !during(v.Docs, o.Call, o.Return, said) {
-			return false
-		}
-	}
-	return true
-}
-
-// checkNoMatch checks every group that the lookup asks for: a read within the
-// lookup must have shown that the kind is not there.
-func (v *view) checkNoMatch(o *Op) []Violation {
-	var list []Violation
 	for _, group := range o.groups() {
-		if v.Peer && group == groupBatch && v.troubled(o) || v.believesAGateway(o) {
+		if v.Peer && group == groupBatch && v.troubled(o) {
 			continue // without a document nobody knows of peers
 		}
-		p := proof{v, o, group, v.within(o)}
-		rule := RuleGroup
-		if len(o.Versions) > 0 {
-			rule = RuleVersion
-		}
-		if why := p.missing(); why != "" {
+		reads := filter(v.requests, func(r *Request) bool { return !r.failed() && o.Call.before(r.Start) && r.End.before(o.Return) })
+		if why := (proof{v, o, group, reads}).missing(); why != "" {
 			list = append(list, Violation{rule, o, why})
 		}
 	}
 	return list
 }
 
-// A proof holds the reads by which a lookup may say that a kind is not in a group.
+// A proof holds the reads by which a lookup may say that a kind is not in a group: those
+// that were sent and answered truly while it ran.
 type proof struct {
 	*view
 	op    *Op
@@ -212,28 +148,20 @@ type proof struct {
 
 // missing returns what the proof lacks, or "" if it is complete.
 func (p proof) missing() string {
+	// The document may be believed by lookups that search groups which they do not name, and by the first of all.
+	byDocument := groupNames[p.group] != p.op.Group || p.op.Call.before(p.read)
 	switch {
-	case p.byDocument() && p.document():
-		return ""
-	case p.liveGroupIsGone():
+	case byDocument && p.document():
 		return ""
 	case len(p.op.Versions) > 0:
 		return p.missingVersions(p.op.versions())
-	case p.neverListed():
-		return ""
-	default:
-		return p.missingGroup()
+	case !p.knows() && p.any(func(r *Request) bool { return r.Doc && !r.World.lists(p.group) }):
+		return "" // never listed
 	}
+	return p.missingGroup()
 }
 
-// byDocument reports whether the document alone may be believed: by lookups that
-// search groups which they do not name, and by the first of all.
-func (p proof) byDocument() bool {
-	return groupNames[p.group] != p.op.Group || p.op.Call.before(p.read)
-}
-
-// document reports whether a document that was read does not have the kind; on a
-// legacy server, nor any of the versions that it lists.
+// document reports whether a document does not have the kind; on a legacy server, nor any version that it lists.
 func (p proof) document() bool {
 	return p.any(func(r *Request) bool {
 		return r.Doc && !slices.ContainsFunc(p.op.versions(), func(version int) bool {
@@ -249,10 +177,6 @@ func (p proof) absentLive(version int) bool {
 	return p.any(func(r *Request) bool { return r.live() && p.says(r, p.group, version, p.op.Name) == absent })
 }
 
-func (p proof) liveGroupIsGone() bool {
-	return p.any(func(r *Request) bool { return r.Group == p.group && r.Version < 0 && r.Code == 404 })
-}
-
 func (p proof) missingVersions(versions []int) string {
 	missing := filter(versions, func(version int) bool { return !p.absentLive(version) })
 	if len(missing) == 0 {
@@ -261,38 +185,34 @@ func (p proof) missingVersions(versions []int) string {
 	return fmt.Sprintf("no live read of %s %v within the lookup shows it absent", groupNames[p.group], namesOf(missing))
 }
 
-// neverListed reports whether the document that was read does not list the group
-// and the mapper may not have known it either.
-func (p proof) neverListed() bool {
-	return !p.knows() && p.any(func(r *Request) bool { return r.Doc && !r.World.lists(p.group) })
-}
-
 // knows reports whether the mapper must have known the group when the lookup
 // began: it was told of it, and has been told nothing else since, or at the same time.
-func (p proof) knows() bool {
-	sure := 0
-	var lost Stamp // when the last read ended that has told that it is gone
+func (p proof) knows() (sure bool) {
 	for _, r := range p.requests {
 		if r.failed() || r.live() && r.Group != p.group || !r.live() && !r.Doc || !r.End.before(p.op.Return) {
 			continue
 		}
 		before := p.previous[r]
 		switch served := r.Code != 404 && r.World.lists(p.group); {
-		case served && p.closed(r, p.op) && p.clean[p.period[r]] && lost.before(r.Start):
-			sure = p.period[r]
-		case !served && (r.live() || before != nil && before.World.lists(p.group)):
-			sure, lost = 0, r.End
+		case served:
+			sure = sure || p.closed(r, p.op)
+		case r.live() || before != nil && before.World.lists(p.group):
+			sure = false
 		}
 	}
-	return sure > 0
+	return sure
 }
 
 // missingGroup returns what the proof of a lookup without a version in a known
 // group lacks. It needs the list of the group and each of its versions. A kind that moves
 // from one version to another meanwhile may be absent from each of them when that is read.
 func (p proof) missingGroup() string {
-	if p.listIsLeft() {
-		return p.missingVersions(p.versionsRead())
+	// A known version that is gone leaves the list for the next lookup (rule R3 in DESIGN.md).
+	gone := func(r *Request) bool { return r.Group == p.group && r.Version >= 0 && r.Code == 404 }
+	if p.any(gone) {
+		return p.missingVersions(filter(allVersions, func(version int) bool {
+			return p.any(func(r *Request) bool { return r.Group == p.group && r.Version == version })
+		}))
 	}
 	why := "no live list of " + groupNames[p.group] + " within the lookup"
 	for _, r := range p.reads {
@@ -305,33 +225,8 @@ func (p proof) missingGroup() string {
 	return why
 }
 
-// listIsLeft reports whether the lookup has found a known version gone. That leaves the
-// list of the group for the next lookup without a version (rule R3 in DESIGN.md).
-func (p proof) listIsLeft() bool {
-	return len(p.op.Versions) == 0 && p.any(func(r *Request) bool {
-		return r.Group == p.group && r.Version >= 0 && r.Code == 404 && p.listedBefore(r)
-	})
-}
-
-// listedBefore reports whether the version that r is about had been listed or read before.
-func (p proof) listedBefore(r *Request) bool {
-	return slices.ContainsFunc(p.requests, func(told *Request) bool {
-		about := told.Doc || told.Group == p.group && (told.Version < 0 || told.Version == r.Version)
-		return about && !told.failed() && told.End.before(r.End) && told.World.has(p.group, r.Version)
-	})
-}
-
-// versionsRead lists the versions that were read live.
-func (p proof) versionsRead() []int {
-	return filter(allVersions, func(version int) bool {
-		return p.any(func(r *Request) bool { return r.Group == p.group && r.Version == version })
-	})
-}
-
-// checkFound checks that each mapping in an answer is one that the mapper was
-// told, by a read that nothing has outdated since.
-func (v *view) checkFound(o *Op) []Violation {
-	var list []Violation
+// checkFound checks that each mapping is one that the mapper was told, by a read that nothing has outdated since.
+func (v *view) checkFound(o *Op) (list []Violation) {
 	for _, f := range o.Found {
 		if !slices.Contains(o.groups(), f.Group) || !slices.Contains(o.versions(), f.Version) || f.Kind != o.Name {
 			list = append(list, Violation{RuleWrong, o, fmt.Sprintf("%s was not asked for", f)})
@@ -344,17 +239,15 @@ func (v *view) checkFound(o *Op) []Violation {
 	return list
 }
 
-// whyNot looks for a read that an answer may come from. If there is none, it
-// returns what is wrong with the best read.
+// whyNot returns "" if there is a read that an answer may come from, else what is wrong with the best one.
 func (v *view) whyNot(o *Op, f Found) (Rule, string) {
 	told := filter(v.requests, func(r *Request) bool { return r.End.before(o.Return) && v.shows(r, f) })
 	if len(told) == 0 {
 		return RuleNeverServed, "was told by no answer that had arrived"
 	}
 	all, one := v.resets(o, f.Group)
-	since := filter(told, func(r *Request) bool { return all.before(r.Start) })
-	later := filter(since, func(r *Request) bool { return one.before(r.Start) })
-	counting := filter(later, func(r *Request) bool { return v.counts(o, r, f.Group, all, one) })
+	later := filter(told, func(r *Request) bool { return all.before(r.Start) && one.before(r.Start) })
+	counting := filter(later, func(r *Request) bool { return v.counts(o, r, f.Group, one) })
 	switch excused := v.troubled(o) || v.stillListed(o); {
 	case excused: // the last good state is served, and a reset may be pending; but nothing that was outdated before
 	case len(later) == 0:
@@ -364,22 +257,20 @@ func (v *view) whyNot(o *Op, f Found) (Rule, string) {
 	default:
 		told = counting
 	}
-	reset := v.lastReset(o.Return)
+	why := ""
 	for _, r := range told {
-		if v.outdatedBy(o, r, f, reset) == nil {
+		by := v.outdatedBy(o, r, f)
+		if by == nil {
 			return "", ""
 		}
+		why = fmt.Sprintf("was told last by GET %s (since %d), which GET %s (since %d) had outdated before the lookup", r.Path, r.Start.Seq, by.Path, by.Start.Seq)
 	}
-	r := told[len(told)-1]
-	by := v.outdatedBy(o, r, f, reset)
-	return RuleOutdated, fmt.Sprintf("was told last by GET %s (since %d), which GET %s (since %d) had outdated before the lookup",
-		r.Path, r.Start.Seq, by.Path, by.Start.Seq)
+	return RuleOutdated, why
 }
 
 // served reports whether a world has what was found.
-func (f Found) served(w World) bool { return f.matches(w[f.Group][f.Kind]) }
-
-func (f Found) matches(s State) bool {
+func (f Found) served(w World) bool {
+	s := w[f.Group][f.Kind]
 	return s.in(f.Version) && (!f.Scoped || s.Namespaced == f.Namespaced)
 }
 
@@ -387,40 +278,32 @@ func (v *view) shows(r *Request, f Found) bool {
 	return v.says(r, f.Group, f.Version, f.Kind) == present && f.served(r.World)
 }
 
-// counts reports whether r, which began after the resets, settles a ResetGroup: r
-// must be a live read, or a document beside a live read. Without a Reset since
-// then, a document that is no news cannot replace what that live read found, but in a
-// built-in group, where it may tell what a peer serves. Beside another replica each document
-// may be news: it differs from the one before.
-func (v *view) counts(o *Op, r *Request, group int, all, one Stamp) bool {
+// counts reports whether r, which began after the resets, settles a ResetGroup: r must be a live
+// read, or a document beside a live read. A document that is no news cannot replace what that
+// found, but in a built-in group, where it may tell what a peer serves.
+func (v *view) counts(o *Op, r *Request, group int, one Stamp) bool {
 	if one == (Stamp{}) || r.live() {
 		return true
 	}
-	return (one.before(all) || builtIn(group) || v.Replicas || v.firstSeen(r, group, v.lastReset(o.Return)) == r) && v.readLive(group, one, o.Return)
-}
-
-// readLive reports whether a group was read live in a time.
-func (v *view) readLive(group int, from, until Stamp) bool {
-	return slices.ContainsFunc(v.requests, func(r *Request) bool {
-		return r.Group == group && !r.failed() && from.before(r.Start) && r.End.before(until)
+	news := builtIn(group) || v.firstSeen(r, group, v.lastReset(o.Return)) == r
+	return news && slices.ContainsFunc(v.requests, func(live *Request) bool {
+		return live.Group == group && !live.failed() && one.before(live.Start) && live.End.before(o.Return)
 	})
 }
 
-// outdatedBy returns a read that outdates r for o, or nil. Such a read began after
-// r was known, told otherwise, and was known itself when o began. Four things are
-// no reason: a read before a Reset, even one during o, need not count any more; a
-// document, which may be behind, does not outdate a live read; and what has become
-// true again may be known from a document that was right all the time. And a 404 for a
-// built-in version is the document's to decide, which is read again after it (rule R6).
-func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
-	if r.Doc && !v.Legacy && builtIn(f.Group) {
-		return nil
-	}
+// outdatedBy returns a read that outdates r for o, or nil. Such a read began after r was known, told
+// otherwise, and was known itself when o began. A read before a Reset, even one during o, need not count
+// any more; a document does not outdate a live read, and of built-in groups it decides (rule R6).
+func (v *view) outdatedBy(o *Op, r *Request, f Found) *Request {
+	reset := v.lastReset(o.Return)
 	seen := v.firstSeen(r, f.Group, reset)
 	for _, newer := range v.requests {
-		told := v.says(newer, f.Group, f.Version, f.Kind)
-		if v.period[newer] > v.period[seen] && told != unknown && !v.shows(newer, f) && v.binding(newer, o, f.Group, f.Version) && (newer.live() || !seen.live()) &&
-			reset.before(newer.Start) && !during(v.Worlds, newer.End, o.Return, f.served) {
+		otherwise := v.says(newer, f.Group, f.Version, f.Kind) != unknown && !v.shows(newer, f)
+		mayOutdate := newer.live()
+		if r.Doc {
+			mayOutdate = v.Legacy || !builtIn(f.Group)
+		}
+		if otherwise && mayOutdate && v.period[newer] > v.period[seen] && reset.before(newer.Start) && v.binding(newer, o, f.Group, f.Version) {
 			return newer
 		}
 	}
@@ -430,12 +313,11 @@ func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
 // checkOrder checks that an answer leaves out no version that is known to serve the kind:
 // none at all from RESTMappings, and from other lookups none that comes before what was found,
 // in the order of the question, or in the server's.
-func (v *view) checkOrder(o *Op) []Violation {
+func (v *view) checkOrder(o *Op) (list []Violation) {
 	if len(o.Found) == 0 || v.troubled(o) {
 		return nil
 	}
 	best := o.Found[0]
-	var list []Violation
 	for _, group := range o.groups() {
 		for _, version := range o.versions() {
 			had := slices.ContainsFunc(o.Found, func(f Found) bool { return f.Group == group && f.Version == version })

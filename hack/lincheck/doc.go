@@ -16,13 +16,14 @@
 // Four clients call one mapper in virtual time (testing/synctest). Kinds come, go,
 // change scope and move between versions; groups come and go. A live read tells
 // the truth of the moment at which it is answered: it comes after one latency and before
-// another. The document shows a change at once, later, or much later, and never goes back. Faults hit the whole server, the document, one group or one version: error codes, HTML
-// pages, refused and hanging connections, bodies that end early, the 404 of a gateway that has lost
-// its route or its service. In a quarter of the histories no answer has an Audit-Id; a 404 is text
-// or a Status. One version may be slow. A
-// server is aggregated or legacy. It may list what only a peer serves; or two replicas of
-// different age answer for it, for each request one or the other, also for live reads. The order of groups and versions is neither that of their names nor of their
-// age, and a document has the kinds of a version in another order than a list.
+// another. The document shows a change at once, later, or much later, and never goes back.
+// Faults hit the whole server, the document, one group or one version: error codes, HTML
+// pages, refused and hanging connections, bodies that end early, the 404 of a gateway that has
+// lost its service or, where answers have an Audit-Id, its route. In a quarter of the histories
+// no answer has one; a 404 is text or a Status. A server is aggregated or legacy. It may list
+// what only a peer serves; or two replicas of different age answer for it, for each request one
+// or the other, also for live reads. The order of groups and versions is neither that of their
+// names nor of their age, and a document has the kinds of a version in another order than a list.
 //
 // # What an answer may be
 //
@@ -35,8 +36,8 @@
 //   - Of each version asked for: a live read that does not show the kind. A Reset
 //     makes this no weaker.
 //   - Of a group without a version: its live list, and of each version in it a
-//     live read that does not show the kind; or a live 404 for the group. A kind that moves
-//     between versions meanwhile may be in none of them when that is read.
+//     live read that does not show the kind. A kind that moves between versions meanwhile
+//     may be in none of them when that is read.
 //   - Of a group that the mapper need not have known: a document that does not list
 //     it. The mapper must know a group if a read that ended before the lookup began
 //     told of it, and no read has told since that it is gone. A document that never
@@ -44,11 +45,8 @@
 //   - The document is enough for groups that a KindFor does not name in full, and
 //     for lookups that begin before the first document was read. On a legacy
 //     server it needs live reads of the versions that it lists, too.
-//   - One exception: where a legacy server answers 404 for a version that was
-//     listed, or an aggregated one for a version that its document has just lost,
-//     the group's list may be left for the next lookup (DESIGN.md).
-//   - One excuse: without Audit-Ids, a gateway that loses its route for one version and has
-//     it again when the document is read looks like the server (believesAGateway).
+//   - One exception: a lookup that names no version and meets the 404 of one may leave the
+//     group's list for the next lookup (R3 in DESIGN.md).
 //
 // What is found must have been told by a read which counts:
 //
@@ -56,7 +54,7 @@
 //     Then it may be one of the document, with what the document said at that time.
 //   - After a ResetGroup of its group it is a live read, or one of the document
 //     which began after the ResetGroup while the group has been read live since. That
-//     document has to be news, or to follow a Reset.
+//     document has to be news, but in a built-in group.
 //   - It is not outdated: no later read, whose result was known when the lookup
 //     began, has told otherwise. So a hit may be as old as the last read of its
 //     version, however old that is, but no older. "Later" and "known" are about busy
@@ -64,8 +62,8 @@
 //     were published before those of the second began, whatever the mapper does with
 //     its requests. A document that repeats what it said of a group is no news: it is
 //     as old as the first document that said so. A read is outdated by a live read.
-//     What a document said is outdated by news, too, in an aggregated document that
-//     lists the group. Both count only in a period without failures.
+//     What a document said is outdated by news, too, in a document that lists the
+//     version. Both count only in a period without failures.
 //     A live 404 within 30 seconds of a failure outdates nothing: a document decides, and a
 //     server that starts answers 404 for what it serves. For built-in versions, which a peer
 //     may serve, a document decides always (R6).
@@ -84,10 +82,9 @@
 // the document if it was not read since a reset or the group is not known. A lookup of a
 // version that must be known takes no time as long as nothing was ever reset (F1).
 //
-// A second opinion knows nothing of requests (checkTruth): the history has to be
-// linearizable. Changes are made in one instant and lookups change nothing, so an answer must
-// have been true at one moment: NoMatch within the lookup, what is found since the last reset.
-// How stale an answer may be depends on what was read when, which only the rules above know.
+// So an answer was true at one moment: what proves it is a read that was answered then, within the
+// lookup for NoMatch, since the last reset for what is found. Changes are made in one instant and
+// lookups change nothing: a history that passes is linearizable, but for the excuses above.
 //
 // # The checker itself
 //

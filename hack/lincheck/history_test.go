@@ -42,10 +42,7 @@ type State struct {
 func (s State) in(version int) bool { return s.Versions&(1<<version) != 0 }
 
 func (s State) String() string {
-	if s.Versions == 0 {
-		return "absent"
-	}
-	return strings.Join(namesOf(filter(allVersions, s.in)), ",") + " " + scope(s.Namespaced)
+	return fmt.Sprintf("%s namespaced=%t", namesOf(filter(allVersions, s.in)), s.Namespaced)
 }
 
 func namesOf(versions []int) (names []string) {
@@ -53,13 +50,6 @@ func namesOf(versions []int) (names []string) {
 		names = append(names, versionNames[v])
 	}
 	return names
-}
-
-func scope(namespaced bool) string {
-	if namespaced {
-		return "namespaced"
-	}
-	return "cluster"
 }
 
 // A World is all that is served at one moment. It is a value.
@@ -76,18 +66,21 @@ func (w World) versions(group int) []int {
 
 func (w World) lists(group int) bool { return len(w.versions(group)) > 0 }
 
-// groupString describes a group for the timeline.
-func (w World) groupString(group int) string {
-	var parts []string
-	for k, s := range w[group] {
-		if s.Versions != 0 {
-			parts = append(parts, kindNames[k]+" "+s.String())
+// describe tells of some groups, or of all.
+func (w World) describe(groups ...int) string {
+	var text strings.Builder
+	for g, kinds := range w {
+		if len(groups) > 0 && !slices.Contains(groups, g) {
+			continue
+		}
+		fmt.Fprintf(&text, " %s:", groupNames[g])
+		for k, s := range kinds {
+			if s.Versions != 0 {
+				fmt.Fprintf(&text, " %s %s;", kindNames[k], s)
+			}
 		}
 	}
-	if len(parts) == 0 {
-		return groupNames[group] + ": absent"
-	}
-	return groupNames[group] + ": " + strings.Join(parts, "; ")
+	return text.String()
 }
 
 func firstWorld(rnd *rand.Rand, peer bool) World {
@@ -105,35 +98,18 @@ func firstWorld(rnd *rand.Rand, peer bool) World {
 // next is the world after one change: a kind or a whole group comes or goes,
 // changes its scope, or is served in other versions.
 func (w World) next(rnd *rand.Rand) World {
-	g := [...]int{0, 1, 3}[rnd.IntN(3)]
-	if rnd.IntN(8) == 0 {
+	g, kind := [...]int{0, 1, 3}[rnd.IntN(3)], rnd.IntN(2)
+	switch s := w[g][kind]; {
+	case rnd.IntN(8) == 0:
 		w[g] = [len(kindNames)]State{}
-		return w
-	}
-	s := &w[g][rnd.IntN(2)]
-	switch {
-	case s.Versions == 0:
-		*s = State{Versions: uint8(1 + rnd.IntN(7)), Namespaced: rnd.IntN(2) == 0}
-	case rnd.IntN(3) == 0:
-		*s = State{}
-	case rnd.IntN(2) == 0:
-		s.Namespaced = !s.Namespaced
+	case s.Versions != 0 && rnd.IntN(3) == 0:
+		w[g][kind] = State{}
+	case s.Versions != 0 && rnd.IntN(2) == 0:
+		w[g][kind].Namespaced = !s.Namespaced
 	default:
-		s.Versions = moved(rnd, s.Versions)
+		w[g][kind] = State{Versions: uint8(1 + rnd.IntN(7)), Namespaced: rnd.IntN(2) == 0}
 	}
 	return w
-}
-
-// moved returns other versions; half the time none of them is among the old ones.
-func moved(rnd *rand.Rand, old uint8) uint8 {
-	versions := uint8(1 + rnd.IntN(7))
-	if others := versions &^ old; others != 0 && rnd.IntN(2) == 0 {
-		return others
-	}
-	if versions == old {
-		return 1 << rnd.IntN(3)
-	}
-	return versions
 }
 
 // serveAt makes a fake server serve the world, as one API server of a cluster: what a peer
@@ -142,49 +118,37 @@ func moved(rnd *rand.Rand, old uint8) uint8 {
 func (w World) serveAt(server *fakeapi.Server, document bool) {
 	peer := w[groupBatch][kindOfPeer]
 	w[groupBatch][kindOfPeer] = State{}
-	groups := w.groups()
-	if document {
-		for _, g := range groups {
-			for _, v := range g.Versions {
-				slices.Reverse(v.Resources)
-			}
-		}
-	}
-	server.SetGroups(groups...)
+	server.SetGroups(append(fakeapi.Typical(0, 0, 0), w.groups(document)...)...)
 	if peer.Versions != 0 {
 		var alone World
 		alone[groupBatch][kindOfPeer] = peer
-		server.SetPeers(alone.groups()[1])
+		server.SetPeers(alone.groups(document)...)
 	}
 }
 
 // groups is the world for the fake server.
-func (w World) groups() []fakeapi.Group {
-	core := fakeapi.Resource{Name: "pods", Singular: "pod", Kind: "Pod", Namespaced: true}
-	list := []fakeapi.Group{{Versions: []fakeapi.Version{{Name: "v1", Resources: []fakeapi.Resource{core}}}}}
+func (w World) groups(backwards bool) (list []fakeapi.Group) {
 	for g, name := range groupNames {
-		if !w.lists(g) {
-			continue
-		}
 		group := fakeapi.Group{Name: name}
-		for _, v := range w.versions(g) {
-			group.Versions = append(group.Versions, w.version(g, v))
+		for _, version := range w.versions(g) {
+			v := fakeapi.Version{Name: versionNames[version]}
+			for k, s := range w[g] {
+				if s.in(version) {
+					v.Resources = append(v.Resources, fakeapi.Resource{
+						Name: resourceName(k), Singular: strings.ToLower(kindNames[k]), Kind: kindNames[k], Namespaced: s.Namespaced,
+					})
+				}
+			}
+			if backwards {
+				slices.Reverse(v.Resources)
+			}
+			group.Versions = append(group.Versions, v)
 		}
-		list = append(list, group)
+		if w.lists(g) {
+			list = append(list, group)
+		}
 	}
 	return list
-}
-
-func (w World) version(group, version int) fakeapi.Version {
-	v := fakeapi.Version{Name: versionNames[version]}
-	for k, s := range w[group] {
-		if s.in(version) {
-			v.Resources = append(v.Resources, fakeapi.Resource{
-				Name: resourceName(k), Singular: strings.ToLower(kindNames[k]), Kind: kindNames[k], Namespaced: s.Namespaced,
-			})
-		}
-	}
-	return v
 }
 
 func resourceName(kind int) string { return strings.ToLower(kindNames[kind]) + "s" }
@@ -207,35 +171,16 @@ type History struct {
 	Peer     bool // a peer alone serves Gadget in batch
 	Replicas bool // two replicas answer in turn: one as of now, and one that is behind like the document
 	NoIDs    bool // no answer of the server has an Audit-Id
-	Document Lag
+	Lag      int  // 0: the document follows each change at once; else it follows one time in so many, in part
 
 	Ops      []*Op
 	Requests []*Request
-	Worlds   []Change // changes of what is served live; the first is the start
-	Docs     []Change // changes of what is behind: the document, or all that the older replica says
 	Faults   []*Fault
 
-	mu    sync.Mutex // guards all above while the run lasts
-	seq   int
-	start time.Time
-}
-
-// A Lag is how far the document is behind what is served.
-type Lag int
-
-// The lags of a document.
-const (
-	LagNone Lag = iota // but for the moment between the two changes
-	LagSome
-	LagMuch
-)
-
-func (l Lag) String() string { return [...]string{"up to date", "behind", "far behind"}[l] }
-
-// A Change is a world and when it began.
-type Change struct {
-	Stamp
-	World World
+	mu       sync.Mutex // guards all above while the run lasts
+	seq      int
+	timeline []string
+	start    time.Time
 }
 
 // A Fault is a time in which a part of the server fails.
@@ -290,20 +235,31 @@ type Request struct {
 	Err        error
 }
 
+func (r *Request) answer() string {
+	switch {
+	case r.Err != nil:
+		return r.Err.Error()
+	case r.Fault != nil:
+		return fmt.Sprintf("%d, fault %s", r.Code, r.Fault.Kind)
+	case r.live():
+		return fmt.Sprintf("%d of%s", r.Code, r.World.describe(r.Group))
+	}
+	return fmt.Sprintf("%d of%s", r.Code, r.World.describe())
+}
+
 func (r *Request) failed() bool { return r.Fault != nil || r.Err != nil }
 
 func (r *Request) live() bool { return r.Group >= 0 }
 
 // An OpKind is a method of the mapper.
-type OpKind int
+type OpKind string
 
-// The methods that are called.
 const (
-	OpMapping OpKind = iota
-	OpMappings
-	OpKindFor
-	OpReset
-	OpResetGroup
+	OpMapping    OpKind = "RESTMapping"
+	OpMappings   OpKind = "RESTMappings"
+	OpKindFor    OpKind = "KindFor"
+	OpReset      OpKind = "Reset"
+	OpResetGroup OpKind = "ResetGroup"
 )
 
 // An Op is one call of the mapper.
@@ -330,7 +286,7 @@ type Found struct {
 func (f Found) String() string {
 	text := fmt.Sprintf("%s/%s %s", groupNames[f.Group], versionNames[f.Version], kindNames[f.Kind])
 	if f.Scoped {
-		text += " " + scope(f.Namespaced)
+		text += fmt.Sprintf(" namespaced=%t", f.Namespaced)
 	}
 	return text
 }
@@ -343,8 +299,7 @@ func (o *Op) byPrefix() bool {
 }
 
 // groups lists the groups in which a lookup may find something, in server order.
-func (o *Op) groups() []int {
-	var list []int
+func (o *Op) groups() (list []int) {
 	for g, name := range groupNames {
 		if name == o.Group || o.byPrefix() && strings.HasPrefix(name, o.Group) {
 			list = append(list, g)
@@ -355,51 +310,50 @@ func (o *Op) groups() []int {
 
 // versions lists the versions asked for: in the order of the question if there
 // is one, else all in server order.
-func (o *Op) versions() []int {
-	var list []int
+func (o *Op) versions() (list []int) {
+	if len(o.Versions) == 0 {
+		return allVersions
+	}
 	for _, name := range o.Versions {
 		list = append(list, slices.Index(versionNames[:], name))
-	}
-	if len(list) == 0 {
-		return allVersions
 	}
 	return list
 }
 
 func (o *Op) String() string {
-	switch o.Kind {
-	case OpReset:
-		return "Reset()"
-	case OpResetGroup:
-		return fmt.Sprintf("ResetGroup(%s)", o.Group)
-	case OpKindFor:
-		return fmt.Sprintf("KindFor(%q %q %s)", o.Group, strings.Join(o.Versions, ","), resourceName(o.Name))
-	case OpMappings:
-		return fmt.Sprintf("RESTMappings(%s %s %v)", o.Group, kindNames[o.Name], o.Versions)
-	default:
-		return fmt.Sprintf("RESTMapping(%s %s %v)", o.Group, kindNames[o.Name], o.Versions)
+	if !o.lookup() {
+		return fmt.Sprintf("%s(%s)", o.Kind, o.Group)
 	}
+	return fmt.Sprintf("%s(%q %s %v)", o.Kind, o.Group, kindNames[o.Name], o.Versions)
 }
 
-func (o *Op) answer() string {
+// outcome says how a call ended, in a word.
+func (o *Op) outcome() string {
 	switch {
 	case !o.lookup():
-		return "done"
+		return "reset"
 	case o.NoMatch:
 		return "NoMatch"
 	case o.Err != nil:
-		return fmt.Sprintf("error: %v", o.Err)
-	default:
-		return fmt.Sprint(o.Found)
+		return "error"
 	}
+	return "found"
 }
 
-// note runs change with the stamp of now, under the history's lock.
-func (h *History) note(change func(now Stamp)) {
+func (o *Op) answer() string {
+	if o.Err != nil {
+		return "error: " + o.Err.Error()
+	}
+	return fmt.Sprint(o.outcome(), " ", o.Found)
+}
+
+// note runs change with the stamp of now, under the history's lock. What it returns is a line of the timeline.
+func (h *History) note(change func(now Stamp) string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seq++
-	change(Stamp{Seq: h.seq, At: time.Since(h.start)})
+	now := Stamp{Seq: h.seq, At: time.Since(h.start)}
+	h.timeline = append(h.timeline, fmt.Sprintf("%6d %12s  %s", now.Seq, now.At, change(now)))
 }
 
 func (h *History) mode() string {
@@ -411,18 +365,6 @@ func (h *History) mode() string {
 
 // String returns what kind of history it is.
 func (h *History) String() string {
-	trouble := "faults"
-	if h.Calm {
-		trouble = "no faults"
-	}
-	if h.Peer {
-		trouble += ", a peer"
-	}
-	if h.Replicas {
-		trouble += ", two replicas"
-	}
-	if h.NoIDs {
-		trouble += ", no Audit-Ids"
-	}
-	return fmt.Sprintf("%s seed %d (document %s, %s)", h.mode(), h.Seed, h.Document, trouble)
+	return fmt.Sprintf("%s seed %d (document follows one change in %d; without faults: %t; a peer: %t; two replicas: %t; no Audit-Ids: %t)",
+		h.mode(), h.Seed, h.Lag, h.Calm, h.Peer, h.Replicas, h.NoIDs)
 }

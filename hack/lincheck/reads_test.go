@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"time"
-
-	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
 // A view is a history, with what follows from its requests computed once.
@@ -45,9 +43,7 @@ func newView(h *History) *view {
 }
 
 // findPeriods numbers the busy periods: between two of them virtual time passes
-// while no request is under way. Whatever an earlier one has found was published
-// before a later one began, so they order reads safely, however the mapper groups
-// its requests.
+// while no request is under way.
 func (v *view) findPeriods() {
 	n, end := 0, time.Duration(-1)
 	for _, r := range v.requests {
@@ -103,25 +99,17 @@ func (v *view) says(r *Request, group, version, kind int) fact {
 	}
 }
 
-// news reports whether a document tells something about a group that the one
-// before did not.
-func (v *view) news(r *Request, group int) bool {
-	before := v.previous[r]
-	return before == nil || before.World[group] != r.World[group]
-}
-
 // firstSeen returns the document that first told what r tells about a group, in an
 // unbroken row of documents since a moment. A document in a period with failures
 // breaks the row: the mapper may not have been able to use it.
 func (v *view) firstSeen(r *Request, group int, since Stamp) *Request {
-	for r.Doc && !v.news(r, group) {
+	for {
 		before := v.previous[r]
-		if v.began[before].before(since) || !v.clean[v.period[before]] {
-			break
+		if before == nil || before.World[group] != r.World[group] || v.began[before].before(since) || !v.clean[v.period[before]] {
+			return r
 		}
 		r = before
 	}
-	return r
 }
 
 // closed reports whether all that r's period found was known when o began.
@@ -129,9 +117,8 @@ func (v *view) closed(r *Request, o *Op) bool { return v.ends[v.period[r]] < o.C
 
 // binding reports whether, when o began, r's answer must have replaced what was
 // known about the version. Only a version's own path removes it (rule R1 in DESIGN.md), so
-// a list or a document that does not have it replaced nothing. Neither did a document
-// that is no news, nor any answer in a period with a failure, nor a 404 that a document
-// decides (rule R6).
+// a list or a document that does not have it replaced nothing. Neither did any answer in a
+// period with a failure, nor a 404 that a document decides (rule R6).
 func (v *view) binding(r *Request, o *Op, group, version int) bool {
 	if !v.closed(r, o) || !v.clean[v.period[r]] {
 		return false
@@ -140,8 +127,7 @@ func (v *view) binding(r *Request, o *Op, group, version int) bool {
 		return r.Version >= 0 && !v.undecided(r)
 	}
 	before := v.previous[r]
-	has := r.World.has(group, version)
-	return !v.Legacy && v.news(r, group) && has && (before == nil || v.clean[v.period[before]])
+	return r.World.has(group, version) && v.firstSeen(r, group, Stamp{}) == r && (before == nil || v.clean[v.period[before]])
 }
 
 // undecided reports whether r answered 404 and a document decides whether that is an absence
@@ -167,23 +153,22 @@ const (
 // resets returns the last Reset and the last ResetGroup of a group that had
 // returned when o began.
 func (v *view) resets(o *Op, group int) (all, one Stamp) {
-	returned := func(reset *Op) bool { return reset.Return.before(o.Call) }
-	all = v.last(o.Call, func(r *Op) bool { return r.Kind == OpReset && returned(r) })
-	one = v.last(o.Call, func(r *Op) bool { return r.resets(group) && returned(r) })
+	for _, reset := range v.Ops {
+		switch {
+		case reset.lookup() || !reset.Return.before(o.Call):
+		case reset.Kind == OpReset:
+			all = later(all, reset.Call)
+		case reset.Group == groupNames[group]:
+			one = later(one, reset.Call)
+		}
+	}
 	return all, one
 }
 
 // lastReset returns the last Reset that was called before a moment.
-func (v *view) lastReset(until Stamp) Stamp {
-	return v.last(until, func(o *Op) bool { return o.Kind == OpReset })
-}
-
-func (o *Op) resets(group int) bool { return o.Kind == OpResetGroup && o.Group == groupNames[group] }
-
-func (v *view) last(until Stamp, is func(*Op) bool) Stamp {
-	var last Stamp
+func (v *view) lastReset(until Stamp) (last Stamp) {
 	for _, o := range v.Ops {
-		if is(o) && o.Call.before(until) {
+		if o.Kind == OpReset && o.Call.before(until) {
 			last = later(last, o.Call)
 		}
 	}
@@ -212,43 +197,12 @@ func overlaps(o *Op, from, until Stamp) bool {
 	return from.before(o.Return) && o.Call.before(until)
 }
 
-// within lists the requests that were sent and answered truly while o ran.
-func (v *view) within(o *Op) []*Request {
-	return filter(v.requests, func(r *Request) bool {
-		return !r.failed() && o.Call.before(r.Start) && r.End.before(o.Return)
-	})
-}
-
 // stillListed reports whether a lookup met a 404 shortly after a failure: if the document that
 // decides still lists the version, being behind, what is known is served, or it is an error (R6).
 func (v *view) stillListed(o *Op) bool {
 	return (v.doubted(o.Call) || v.doubted(o.Return)) && slices.ContainsFunc(v.requests, func(r *Request) bool {
 		return r.Code == http.StatusNotFound && slices.Contains(o.groups(), r.Group) && overlaps(o, r.Start, r.End)
 	})
-}
-
-// believesAGateway reports whether a lookup met the 404 of a gateway that had lost its route for a
-// moment, and had it again when the document was read. Nobody can tell that from the API server's
-// own 404 where that has no Audit-Id (R6).
-func (v *view) believesAGateway(o *Op) bool {
-	return v.NoIDs && slices.ContainsFunc(v.requests, func(r *Request) bool {
-		lost := r.live() && r.Fault != nil && r.Fault.Kind.String() == lostRoute && slices.Contains(o.groups(), r.Group)
-		return lost && overlaps(o, r.Start, r.End) && slices.ContainsFunc(v.within(o), func(read *Request) bool { return read.Doc && r.End.before(read.End) })
-	})
-}
-
-var lostRoute = fakeapi.LostRoute().String()
-
-// during reports whether so holds for the world at some moment between from and
-// until.
-func during(changes []Change, from, until Stamp, so func(World) bool) bool {
-	for i, c := range changes {
-		ended := i+1 < len(changes) && changes[i+1].before(from)
-		if !ended && c.before(until) && so(c.World) {
-			return true
-		}
-	}
-	return false
 }
 
 func filter[T any](list []T, keep func(T) bool) []T {

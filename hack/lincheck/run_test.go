@@ -5,12 +5,13 @@ package lincheck
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
+	"hash/crc32"
 	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,9 +23,13 @@ import (
 )
 
 // newMapper makes a mapper whose requests time out early enough for a run.
-func (s *server) newMapper() (*apiutil.DynamicRESTMapper, error) {
-	return apiutil.NewDynamicRESTMapperWithOptions(&rest.Config{Host: "http://fake.invalid", QPS: -1}, &http.Client{Transport: s},
+func (s *server) newMapper(t *testing.T) *apiutil.DynamicRESTMapper {
+	m, err := apiutil.NewDynamicRESTMapperWithOptions(&rest.Config{Host: "http://fake.invalid", QPS: -1}, &http.Client{Transport: s},
 		apiutil.DynamicRESTMapperOptions{RequestTimeout: 400 * time.Millisecond})
+	if err != nil {
+		t.Error(err) // t.Fatal is for the test's own goroutine
+	}
+	return m
 }
 
 const (
@@ -41,6 +46,7 @@ func perform(r *run, o *Op) { o.ask(r.mapper) }
 // run is one history in the making. It belongs in a synctest bubble. All that
 // is random comes from the seed, each actor with a source of its own.
 type run struct {
+	t       *testing.T
 	history *History
 	server  *server
 	mapper  *apiutil.DynamicRESTMapper
@@ -50,35 +56,35 @@ type run struct {
 }
 
 // Run makes a history. It returns when all that it started has ended.
-func Run(seed uint64, legacy bool, perform caller) (*History, error) {
+func Run(t *testing.T, seed uint64, legacy bool, perform caller) *History {
 	rnd := source(seed, 0)
-	h := &History{Seed: seed, Legacy: legacy, Calm: rnd.IntN(2) == 0, Document: Lag(rnd.IntN(3)), start: time.Now()}
-	r := &run{history: h, perform: perform, stop: make(chan struct{})}
+	h := &History{Seed: seed, Legacy: legacy, Calm: rnd.IntN(2) == 0, Lag: [...]int{0, 1, 6}[rnd.IntN(3)], start: time.Now()}
+	r := &run{t: t, history: h, perform: perform, stop: make(chan struct{})}
 	r.pace = [...]time.Duration{60 * time.Millisecond, 200 * time.Millisecond, time.Second, 20 * time.Second}[rnd.IntN(4)]
 	latency := [...]time.Duration{time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond}[rnd.IntN(3)]
 	h.Peer = !legacy && rnd.IntN(4) == 0
 	h.Replicas = !h.Peer && rnd.IntN(4) == 0
 	h.NoIDs = rnd.IntN(4) == 0
 	r.server = newServer(h, latency, firstWorld(rnd, h.Peer))
-	if rnd.IntN(3) == 0 {
-		r.server.slow = "/apis/" + groupNames[0] + "/" + versionNames[rnd.IntN(len(versionNames))]
-	}
-	var err error
-	if r.mapper, err = r.server.newMapper(); err != nil {
-		return nil, err
-	}
+	r.mapper = r.server.newMapper(t)
 	var actors, callers sync.WaitGroup
 	actors.Go(func() { r.changeWorld(source(seed, 1)) })
 	if !h.Calm {
 		actors.Go(func() { r.breakThings(source(seed, 2)) })
 	}
 	for n := range clients {
-		callers.Go(func() { r.client(n, source(seed, uint64(10+n))) })
+		callers.Go(func() {
+			rnd := source(seed, uint64(10+n))
+			for range opsPerClient {
+				r.wait(rnd, r.pace)
+				r.call(randomOp(n, rnd, h.Peer))
+			}
+		})
 	}
 	callers.Wait()
 	close(r.stop)
 	actors.Wait()
-	return h, nil
+	return h
 }
 
 func source(seed, actor uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, actor)) }
@@ -96,26 +102,24 @@ func (r *run) wait(rnd *rand.Rand, most time.Duration) bool {
 
 // changeWorld changes what is served, and lets the document follow.
 func (r *run) changeWorld(rnd *rand.Rand) {
-	follow := r.history.Document
-	worlds, published := []World{r.server.world}, 0
+	lag := r.history.Lag
+	worlds, published := []World{r.server.worlds[live]}, 0
 	for r.wait(rnd, 3*r.pace/2) {
 		next := worlds[len(worlds)-1].next(rnd)
 		if rnd.IntN(5) == 0 { // what went comes back, perhaps before a document has noticed
 			next = worlds[max(len(worlds)-2, 0)]
 		}
-		if rnd.IntN(3) > 0 || follow == LagNone {
+		if rnd.IntN(3) > 0 || lag == 0 {
 			worlds = append(worlds, next)
-			r.server.change(next)
+			r.server.serve(live, next)
 		}
-		switch behind := len(worlds) - 1 - published; {
-		case behind == 0, follow == LagMuch && rnd.IntN(6) > 0:
-			continue
-		case follow == LagNone:
-			published += behind
-		default:
-			published += rnd.IntN(behind + 1)
+		follows := len(worlds) - 1 - published
+		if lag > 0 {
+			follows = rnd.IntN(follows+1) * map[bool]int{true: 1}[rnd.IntN(lag) == 0]
 		}
-		r.server.publish(worlds[published])
+		if published += follows; follows > 0 {
+			r.server.serve(behind, worlds[published])
+		}
 	}
 }
 
@@ -126,41 +130,46 @@ func (r *run) breakThings(rnd *rand.Rand) {
 		if group >= 0 && rnd.IntN(2) == 0 {
 			version = rnd.IntN(len(versionNames))
 		}
-		kinds := faults(group, r.history.NoIDs)
-		heal := r.server.fail(group, version, kinds[rnd.IntN(len(kinds))])
+		kinds := []fakeapi.Fault{
+			fakeapi.Status(503, 0), fakeapi.Status(500, 0), fakeapi.Status(403, 0), fakeapi.StatusText(502), fakeapi.StatusText(404),
+			fakeapi.Refused(), fakeapi.Timeout(), fakeapi.Truncated(), fakeapi.LoginPage(), fakeapi.LostService("tenant"),
+		}
+		if !r.history.NoIDs { // else nobody can tell the 404 of a gateway that has lost its route from the server's own
+			kinds = append(kinds, fakeapi.LostRoute(), fakeapi.LostRoute())
+		}
+		f := &Fault{Group: group, Version: version, Kind: kinds[rnd.IntN(len(kinds))]}
+		meets := func(req *http.Request) bool { return f.meets(newRequest(req.URL.Path)) }
+		var heal [2]func()
+		r.history.note(func(now Stamp) string {
+			f.From = now
+			r.history.Faults = append(r.history.Faults, f)
+			for side, fake := range r.server.fakes {
+				heal[side] = fake.SetFault(meets, f.Kind)
+			}
+			return "        fault begins: " + f.String()
+		})
 		r.wait(rnd, 2*r.pace)
-		heal()
-	}
-}
-
-// faults lists what may go wrong in a place. Where no answer has an Audit-Id, nobody can tell the
-// 404 of a gateway that has lost the route to a part of the server from the server's own.
-func faults(place int, noIDs bool) []fakeapi.Fault {
-	all := []fakeapi.Fault{
-		fakeapi.Status(503, 0), fakeapi.Status(500, 0), fakeapi.Status(403, 0), fakeapi.StatusText(502), fakeapi.StatusText(404),
-		fakeapi.Refused(), fakeapi.Timeout(), fakeapi.Truncated(), fakeapi.LoginPage(), fakeapi.LostService("tenant"),
-	}
-	if place == theServer || !noIDs {
-		all = append(all, fakeapi.LostRoute(), fakeapi.LostRoute())
-	}
-	return all
-}
-
-func (r *run) client(n int, rnd *rand.Rand) {
-	for range opsPerClient {
-		r.wait(rnd, r.pace)
-		r.call(randomOp(n, rnd, r.history.Peer))
+		r.history.note(func(now Stamp) string {
+			f.Until = now
+			heal[live]()
+			heal[behind]()
+			return "        fault ends: " + f.String()
+		})
 	}
 }
 
 // call performs an operation and notes when it began, when it ended and how.
 func (r *run) call(o *Op) {
 	h := r.history
-	h.note(func(now Stamp) {
+	h.note(func(now Stamp) string {
 		o.Call = now
 		h.Ops = append(h.Ops, o)
+		return fmt.Sprintf("client %d  %s", o.Client, o)
 	})
-	defer h.note(func(now Stamp) { o.Return = now })
+	defer h.note(func(now Stamp) string {
+		o.Return = now
+		return fmt.Sprintf("client %d  %s (since %d) = %s", o.Client, o, o.Call.Seq, o.answer())
+	})
 	defer func() {
 		if what := recover(); what != nil {
 			o.Panicked, o.Err = true, fmt.Errorf("panic: %v", what)
@@ -172,26 +181,24 @@ func (r *run) call(o *Op) {
 // ask makes the call to a mapper.
 func (o *Op) ask(m *apiutil.DynamicRESTMapper) {
 	gk := schema.GroupKind{Group: o.Group, Kind: kindNames[o.Name]}
+	var mappings []*meta.RESTMapping
+	var err error
 	switch o.Kind {
 	case OpReset:
 		m.Reset()
 	case OpResetGroup:
 		m.ResetGroup(o.Group)
 	case OpMapping:
-		mapping, err := m.RESTMapping(gk, o.Versions...)
-		o.answered([]*meta.RESTMapping{mapping}, err)
+		mappings = make([]*meta.RESTMapping, 1)
+		mappings[0], err = m.RESTMapping(gk, o.Versions...)
 	case OpMappings:
-		o.answered(m.RESTMappings(gk, o.Versions...))
+		mappings, err = m.RESTMappings(gk, o.Versions...)
 	case OpKindFor:
+		mappings = []*meta.RESTMapping{{}}
 		gr := schema.GroupResource{Group: o.Group, Resource: resourceName(o.Name)}
-		kind, err := m.KindFor(gr.WithVersion(strings.Join(o.Versions, "")))
-		o.answered([]*meta.RESTMapping{{GroupVersionKind: kind}}, err)
+		mappings[0].GroupVersionKind, err = m.KindFor(gr.WithVersion(strings.Join(o.Versions, "")))
 	}
-}
-
-func (o *Op) answered(mappings []*meta.RESTMapping, err error) {
-	if meta.IsNoMatchError(err) {
-		o.NoMatch = true
+	if o.NoMatch = meta.IsNoMatchError(err); o.NoMatch {
 		return
 	}
 	if o.Err = err; err != nil {
@@ -220,7 +227,7 @@ func (o *Op) found(mapping *meta.RESTMapping) {
 
 // randomOp picks a call. Kinds of one group are asked for most, so that there are hits.
 func randomOp(client int, rnd *rand.Rand, peer bool) *Op {
-	o := &Op{Client: client, Name: rnd.IntN(2), Group: groupNames[[...]int{0, 0, 0, 1, 3, 3}[rnd.IntN(6)]]}
+	o := &Op{Client: client, Kind: OpMapping, Name: rnd.IntN(2), Group: groupNames[[...]int{0, 0, 0, 1, 3, 3}[rnd.IntN(6)]]}
 	if rnd.IntN(15) == 0 {
 		o.Group, o.Name = groupNames[groupBatch], kindJob
 	}
@@ -230,7 +237,7 @@ func randomOp(client int, rnd *rand.Rand, peer bool) *Op {
 	versions := rnd.Perm(len(versionNames))
 	switch n := rnd.IntN(20); {
 	case n < 2:
-		o.Kind = OpReset
+		o.Kind, o.Group = OpReset, ""
 	case n < 4:
 		o.Kind = OpResetGroup
 	case n < 9:
@@ -255,20 +262,18 @@ func randomOp(client int, rnd *rand.Rand, peer bool) *Op {
 // wrong on the way. The one that is behind answers for the document. If there are two replicas,
 // either answers for everything.
 type server struct {
-	history   *History
-	latency   time.Duration // at most, on each way
-	slow      string        // a path that takes four times as long
-	live, doc *fakeapi.Server
-
-	mu     sync.Mutex // guards what is below
-	world  World
-	behind World             // what the document says
-	fault  *Fault            // that there is now, or nil
-	counts map[string]uint64 // requests for a path so far
+	history *History
+	latency time.Duration // at most, on each way
+	fakes   [2]*fakeapi.Server
+	worlds  [2]World // what they serve; guarded as the history is
 }
 
+const live, behind = 0, 1
+
+var sides = [...]string{"served", "behind"}
+
 func newServer(h *History, latency time.Duration, first World) *server {
-	s := &server{history: h, latency: latency, live: fakeapi.New(), doc: fakeapi.New(), counts: map[string]uint64{}}
+	s := &server{history: h, latency: latency}
 	forms := fakeapi.Aggregated()
 	if h.Legacy {
 		forms = fakeapi.Legacy()
@@ -277,104 +282,67 @@ func newServer(h *History, latency time.Duration, first World) *server {
 	if h.NoIDs {
 		forms.AuditIDs = fakeapi.AuditNone
 	}
-	s.live.SetForms(forms)
-	s.doc.SetForms(forms)
-	s.change(first)
-	s.publish(first)
+	for side := range s.fakes {
+		s.fakes[side] = fakeapi.New()
+		s.fakes[side].SetForms(forms)
+		s.serve(side, first)
+	}
 	return s
 }
 
-// change replaces what is served live, and publish what the document says.
-func (s *server) change(w World)  { s.set(&s.world, s.live, &s.history.Worlds, w) }
-func (s *server) publish(w World) { s.set(&s.behind, s.doc, &s.history.Docs, w) }
-
-func (s *server) set(world *World, server *fakeapi.Server, changes *[]Change, w World) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	*world = w
-	w.serveAt(server, server == s.doc)
-	s.history.note(func(now Stamp) { *changes = append(*changes, Change{now, w}) })
-}
-
-// fail begins a fault, of which there is one at a time, and returns what ends it.
-func (s *server) fail(group, version int, kind fakeapi.Fault) (heal func()) {
-	f := &Fault{Group: group, Version: version, Kind: kind}
-	meets := func(req *http.Request) bool { return f.meets(newRequest(req.URL.Path)) }
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.history.note(func(now Stamp) {
-		f.From = now
-		s.history.Faults = append(s.history.Faults, f)
+// serve replaces what is served live, or by the one that is behind.
+func (s *server) serve(side int, w World) {
+	s.history.note(func(Stamp) string {
+		w.serveAt(s.fakes[side], side == behind)
+		s.worlds[side] = w
+		return "        " + sides[side] + ":" + w.describe()
 	})
-	s.fault = f
-	live, doc := s.live.SetFault(meets, kind), s.doc.SetFault(meets, kind)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.history.note(func(now Stamp) { f.Until = now })
-		s.fault = nil
-		live()
-		doc()
-	}
 }
 
 // RoundTrip answers with the truth of a moment between the request's two ways.
 func (s *server) RoundTrip(req *http.Request) (resp *http.Response, err error) {
-	r, rnd := s.arrive(req)
-	defer s.history.note(func(now Stamp) {
+	h, r, n := s.history, newRequest(req.URL.Path), 0
+	h.note(func(now Stamp) string {
+		r.Start = now
+		h.Requests = append(h.Requests, r)
+		n = len(filter(h.Requests, func(other *Request) bool { return other.Path == r.Path }))
+		return "      GET " + r.Path
+	})
+	defer h.note(func(now Stamp) string {
 		if r.End, r.Err = now, err; err == nil {
 			r.Code = resp.StatusCode
 		}
+		return fmt.Sprintf("      GET %s (since %d): %s", r.Path, r.Start.Seq, r.answer())
 	})
-	latency := s.latency
-	if r.Path == s.slow {
-		latency *= 4
-	}
-	if err := sleep(req.Context(), upTo(rnd, latency)); err != nil {
+	rnd := source(h.Seed, uint64(crc32.ChecksumIEEE(fmt.Append(nil, r.Path, n))))
+	if err := sleep(req.Context(), upTo(rnd, s.latency)); err != nil {
 		return nil, err
 	}
 	if resp, err = s.route(r, rnd).Client().Transport.RoundTrip(req); err != nil {
 		return nil, err
 	}
-	if err := sleep(req.Context(), upTo(rnd, latency)); err != nil {
+	if err := sleep(req.Context(), upTo(rnd, s.latency)); err != nil {
 		_ = resp.Body.Close() // it is in memory
 		return nil, err
 	}
 	return resp, nil
 }
 
-func (s *server) arrive(req *http.Request) (*Request, *rand.Rand) {
-	r := newRequest(req.URL.Path)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counts[r.Path]++
-	s.history.note(func(now Stamp) {
-		r.Start = now
-		s.history.Requests = append(s.history.Requests, r)
-	})
-	name := fnv.New64()
-	_, _ = name.Write([]byte(r.Path)) // which never fails
-	return r, rand.New(rand.NewPCG(s.history.Seed, name.Sum64()+s.counts[r.Path]))
-}
-
 // route picks who answers at this moment. What a server answers is decided when
 // it is asked, which is in the same instant of virtual time.
 func (s *server) route(r *Request, rnd *rand.Rand) *fakeapi.Server {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fault != nil && s.fault.meets(r) {
-		r.Fault = s.fault
+	h, side := s.history, live
+	if h.Replicas && rnd.IntN(2) == 0 || !h.Replicas && !r.live() {
+		side = behind
 	}
-	behind := !r.live()
-	if s.history.Replicas {
-		behind = rnd.IntN(2) == 0
-	}
-	if behind {
-		r.World = s.behind
-		return s.doc
-	}
-	r.World = s.world
-	return s.live
+	h.note(func(Stamp) string {
+		r.World = s.worlds[side]
+		if i := len(h.Faults) - 1; i >= 0 && h.Faults[i].Until == (Stamp{}) && h.Faults[i].meets(r) {
+			r.Fault = h.Faults[i]
+		}
+		return "      GET " + r.Path + " is answered by what is " + sides[side]
+	})
+	return s.fakes[side]
 }
 
 func newRequest(path string) *Request {
@@ -391,11 +359,10 @@ func upTo(rnd *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(rnd.Int64N(int64(d)) + 1)
 }
 
+// sleep lets a time pass, or returns the error of a request that is given up.
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

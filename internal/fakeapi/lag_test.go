@@ -9,52 +9,39 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
-
-// answers asks for all that there is to ask about a group.
-func answers(t *testing.T, s *Server, group, etag string) []string {
-	t.Helper()
-	s.TakeRequests()
-	get(t, s, "/apis", v2JSON, etag)
-	get(t, s, "/apis/"+group, plainJSON, "")
-	get(t, s, "/apis/"+group+"/v1", plainJSON, "")
-	return lines(s.TakeRequests())
-}
-
-func wantAnswers(t *testing.T, what string, got []string, want ...string) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
 
 func TestLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const document, group, version = "GET /apis  ", "GET /apis/new.example.com  ", "GET /apis/new.example.com/v1  "
 		s := New(sample()...)
 		etag := get(t, s, "/apis", v2JSON, "").Header.Get("ETag")
-		ask := func() []string { return answers(t, s, "new.example.com", etag) }
+		ask := func() []string {
+			s.TakeRequests()
+			get(t, s, "/apis", v2JSON, etag)
+			get(t, s, "/apis/new.example.com", plainJSON, "")
+			get(t, s, "/apis/new.example.com/v1", plainJSON, "")
+			return lines(s.TakeRequests())
+		}
 		s.SetLag(PartDocument, time.Minute)
 		s.SetLag(PartLists, Forever)
 		time.Sleep(time.Hour)
 		s.PutVersion("new.example.com", Version{Name: "v1"})
-		wantAnswers(t, "at once", ask(), document+"304", group+"404", version+"legacy 200")
+		wantLines(t, "at once", ask(), document+"304", group+"404", version+"legacy 200")
 		time.Sleep(time.Minute - 1)
-		wantAnswers(t, "almost a minute later", ask(), document+"304", group+"404", version+"legacy 200")
+		wantLines(t, "almost a minute later", ask(), document+"304", group+"404", version+"legacy 200")
 		time.Sleep(time.Nanosecond)
-		wantAnswers(t, "a minute later", ask(), document+"v2+json 200", group+"404", version+"legacy 200")
+		wantLines(t, "a minute later", ask(), document+"v2+json 200", group+"404", version+"legacy 200")
 
 		s.Remove("new.example.com")
-		wantAnswers(t, "removed", ask(), document+"v2+json 200", group+"404", version+"404")
+		wantLines(t, "removed", ask(), document+"v2+json 200", group+"404", version+"404")
 		s.SetLag(PartDocument, time.Second)
 		time.Sleep(time.Second)
-		wantAnswers(t, "with another lag", ask(), document+"304", group+"404", version+"404")
+		wantLines(t, "with another lag", ask(), document+"304", group+"404", version+"404")
 
 		s.PutVersion("new.example.com", Version{Name: "v1"})
 		s.SetForms(Forms{V2: true, ETag: true})
-		wantAnswers(t, "in other forms", ask(), document+"304", group+"404", version+"legacy 200")
+		wantLines(t, "in other forms", ask(), document+"304", group+"404", version+"legacy 200")
 		s.SetForms(Legacy())
 		if got := get(t, s, "/apis", plainJSON, ""); got.Code != 200 || strings.Contains(got.Body, "new.example.com") {
 			t.Errorf("a legacy list that stands still: %+v", got)
@@ -62,7 +49,7 @@ func TestLag(t *testing.T) {
 		s.SetForms(Aggregated())
 		s.SetLag(PartDocument, 0)
 		s.SetLag(PartLists, 0)
-		wantAnswers(t, "without lag", ask(), document+"v2+json 200", group+"legacy 200", version+"legacy 200")
+		wantLines(t, "without lag", ask(), document+"v2+json 200", group+"legacy 200", version+"legacy 200")
 	})
 }
 

@@ -3,15 +3,12 @@
 package fakeapi
 
 import (
-	"bufio"
-	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"testing"
-	"time"
 )
 
 // things has a namespaced resource with two objects, and one that is not.
@@ -56,93 +53,27 @@ func TestObjects(t *testing.T) {
 		{"GET", "/../../../api/v1/pods", "list", 200, []string{`"kind":"PodList","apiVersion":"v1"`}},
 		{"GET", "", "", 200, []string{`"APIResourceList"`}},
 	} {
-		method, metadata := test.method, test.method == "METADATA"
-		if metadata {
-			method = http.MethodGet
+		method, accept := test.method, plainJSON
+		if method == "METADATA" {
+			method, accept = http.MethodGet, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 		}
-		req, err := http.NewRequestWithContext(context.Background(), method, s.Config().Host+"/apis/example.com/v1"+test.path, strings.NewReader("what was sent"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.URL = req.URL.JoinPath() // without dots
-		if metadata {
-			req.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
-		}
+		req := httptest.NewRequest(method, path.Join("/apis/example.com/v1", test.path), strings.NewReader("what was sent"))
+		req.Header.Set("Accept", accept)
 		discovery, any, its, other := Discovery()(req), Objects("")(req), Objects("a", test.verb)(req), Objects("", "none")(req)
 		if inA := strings.Contains(test.path, "/a/") && test.verb != ""; discovery != (test.verb == "") || any == discovery || its != inA || other {
 			t.Errorf("%s %s: is for what is served: %t, for objects: %t, for some in namespace a: %t, with another verb: %t", test.method, test.path, discovery, any, its, other)
 		}
-		resp, err := s.Client().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
+		answer := httptest.NewRecorder()
+		s.ServeHTTP(answer, req)
+		body := answer.Body.String()
 		verb, form := s.Requests()[0].Verb, s.TakeRequests()[0].Form
-		if verb != test.verb || resp.StatusCode != test.code || verb != "" && form != fmt.Sprint(test.code) {
-			t.Errorf("%s %s: noted as %q with form %s, answered with %d; want %q and %d", test.method, test.path, verb, form, resp.StatusCode, test.verb, test.code)
+		if verb != test.verb || answer.Code != test.code || verb != "" && form != fmt.Sprint(test.code) {
+			t.Errorf("%s %s: noted as %q with form %s, answered with %d; want %q and %d", test.method, test.path, verb, form, answer.Code, test.verb, test.code)
 		}
 		for _, has := range test.has {
-			if !strings.Contains(string(body), has) || strings.Contains(test.path, "/a/") && strings.Contains(string(body), two) {
+			if !strings.Contains(body, has) || strings.Contains(test.path, "/a/") && strings.Contains(body, two) {
 				t.Errorf("%s %s: %s; want %s", test.method, test.path, body, test.has)
 			}
-		}
-	}
-}
-
-// Watches tell what Tell says of their resource and namespace, in memory and over HTTP, until somebody ends them.
-func TestWatches(t *testing.T) {
-	s := New(things())
-	server := httptest.NewServer(s)
-	defer server.Close()
-	for name, c := range map[string]struct {
-		client *http.Client
-		host   string
-	}{"in memory": {s.Client(), "http://fake.invalid"}, "over HTTP": {server.Client(), server.URL}} {
-		open := func(path string) (*bufio.Reader, func()) {
-			ctx, cancel := context.WithCancel(context.Background())
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.host+"/apis/example.com/v1"+path+"?watch=1", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp, err := c.client.Do(req) //nolint:bodyclose // The caller closes it, in the end.
-			if err != nil {
-				t.Fatal(err)
-			}
-			return bufio.NewReader(resp.Body), func() { cancel(); resp.Body.Close() }
-		}
-		all, endAll := open("/foos")
-		inB, endB := open("/namespaces/b/foos")
-		_, endBars := open("/bars")
-		if foos, bars := s.Watches("foos"), s.Watches("bars"); foos != 2 || bars != 1 {
-			t.Errorf("%s: %d watches of foos and %d of bars are open, want 2 and 1", name, foos, bars)
-		}
-		for _, o := range []Object{{"a", "new", "4"}, {"b", "new", "5"}} {
-			if err := s.Tell("ADDED", "foos", o); err != nil {
-				t.Fatal(err)
-			}
-		}
-		read := func(from *bufio.Reader, namespace string) {
-			t.Helper()
-			want := `{"type":"ADDED","object":{"kind":"Foo","apiVersion":"example.com/v1","metadata":{"name":"new","namespace":"` + namespace + `"`
-			if got, err := from.ReadString('}'); err != nil || !strings.HasPrefix(got, want) {
-				t.Errorf("%s: a watch tells %s (%v), want %s", name, got, err, want)
-			}
-			_, _ = from.ReadString('}')
-			_, _ = from.ReadString('}')
-		}
-		read(all, "a")
-		read(all, "b")
-		read(inB, "b")
-		endB()
-		s.EndWatches()
-		if rest, err := io.ReadAll(all); len(rest) > 0 || err != nil {
-			t.Errorf("%s: a watch that was ended: %q, %v", name, rest, err)
-		}
-		endAll()
-		endBars()
-		for s.Watches("foos")+s.Watches("bars") > 0 { // over HTTP the server notices a moment later
-			time.Sleep(time.Millisecond)
 		}
 	}
 }

@@ -4,9 +4,11 @@ package fakeapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +67,13 @@ func lines(requests []Request) []string {
 	return list
 }
 
+func wantLines(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
 // What a server that has sample answers: the code, and the Content-Type or the text of an error.
 func TestAnswers(t *testing.T) {
 	const (
@@ -95,6 +104,7 @@ func TestAnswers(t *testing.T) {
 		"the core group, in a wrong place": {all, "/apis//v1", plainJSON, unknownPath},
 		"objects of another version":       {all, "/apis/example.com/v1/foos", plainJSON, unknownPath},
 		"the root":                         {all, "/", plainJSON, unknownPath},
+		"no such group, as a Status":       {Forms{StatusNotFound: true}, "/apis/absent", plainJSON, absent},
 		"no such version":                  {all, "/apis/example.com/v9", plainJSON, absent},
 		"no such version of core":          {all, "/api/v9", plainJSON, absent},
 		"a stale version":                  {all, "/apis/metrics.example.com/v1beta1", plainJSON, "503 service unavailable\n"},
@@ -115,41 +125,33 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// How many Audit-Ids an answer has, where all answers have them, successes, none, or all two. The server's own 404 is text, or a
-// Status without a name where the server says so.
+// How many Audit-Ids an answer has, where all answers have them, successes, none, or all two.
 func TestAuditIDs(t *testing.T) {
-	const document, absent = "/apis", "/apis/absent/v1"
 	for what, test := range map[string]struct {
 		path  string
 		fault Fault
-		code  int
 		ids   [4]int
 	}{
-		"the document":                {document, Late(0), 200, [4]int{1, 1, 0, 2}},
-		"no such group":               {absent, Late(0), 404, [4]int{1, 0, 0, 2}},
-		"the server's error":          {document, Status(503, 0), 503, [4]int{1, 0, 0, 2}},
-		"the server's own 404":        {document, NotFound(), 404, [4]int{1, 0, 0, 2}},
-		"a gateway without a route":   {document, LostRoute(), 404, [4]int{}},
-		"a proxy without its service": {document, LostService("tenant"), 404, [4]int{1, 0, 0, 2}},
+		"the document":                {"/apis", Late(0), [4]int{1, 1, 0, 2}},
+		"no such group":               {"/apis/absent/v1", Late(0), [4]int{1, 0, 0, 2}},
+		"the server's error":          {"/apis", Status(503, 0), [4]int{1, 0, 0, 2}},
+		"the server's own 404":        {"/apis", NotFound(), [4]int{1, 0, 0, 2}},
+		"a gateway without a route":   {"/apis", LostRoute(), [4]int{}},
+		"a proxy without its service": {"/apis", LostService("tenant"), [4]int{1, 0, 0, 2}},
 	} {
 		for ids, want := range test.ids {
 			s := New(sample()...)
-			s.SetForms(Forms{V2: true, ETag: true, AuditIDs: AuditIDs(ids), StatusNotFound: ids == int(AuditTwice)})
+			s.SetForms(Forms{V2: true, ETag: true, AuditIDs: AuditIDs(ids)})
 			s.SetFault(All(), test.fault)
-			r := get(t, s, test.path, v2JSON+","+plainJSON, "")
-			if n := len(r.Header["Audit-Id"]); n != want || r.Code != test.code {
-				t.Errorf("%s, Audit-Ids %d: code %d with %d of them, want %d with %d", what, ids, r.Code, n, test.code, want)
-			}
-			own, service := what == "no such group" || what == "the server's own 404", what == "a proxy without its service"
-			if isStatus := strings.Contains(r.Body, `"kind":"Status"`); own && isStatus != (ids == int(AuditTwice)) || strings.Contains(r.Body, `"name":"tenant"`) != service {
-				t.Errorf("%s: %s", what, r.Body)
+			if n := len(get(t, s, test.path, v2JSON+","+plainJSON, "").Header["Audit-Id"]); n != want {
+				t.Errorf("%s has %d Audit-Ids, want %d where the server's forms say %d", what, n, want, ids)
 			}
 		}
 	}
 	s := New(sample()...)
-	etag := get(t, s, document, v2JSON, "").Header.Get("ETag")
+	etag := get(t, s, "/apis", v2JSON, "").Header.Get("ETag")
 	s.Boot(Booting{Unknown: []string{"example.com"}, Absent: true})
-	for what, r := range map[string]result{"a 304": get(t, s, document, v2JSON, etag), "a server that starts": get(t, s, "/apis/example.com/v1", plainJSON, "")} {
+	for what, r := range map[string]result{"a 304": get(t, s, "/apis", v2JSON, etag), "a server that starts": get(t, s, "/apis/example.com/v1", plainJSON, "")} {
 		if len(r.Header["Audit-Id"]) != 1 {
 			t.Errorf("%s: code %d with Audit-Ids %q, want one", what, r.Code, r.Header["Audit-Id"])
 		}
@@ -164,36 +166,32 @@ func TestETag(t *testing.T) {
 	if len(etag) != 128+2 || etag[0] != '"' || strings.ToUpper(etag) != etag {
 		t.Errorf("ETag is not a quoted SHA-512: %s", etag)
 	}
-	before, nothing := s.world.groups, func() {}
+	nothing := func() {}
 	for _, step := range []struct {
 		change                    func()
 		path, accept, ifNoneMatch string
-		code                      int
-		has                       string // the same ETag, another, or none
+		want                      string // the code, and the same ETag, another, or none
 	}{
-		{nothing, "/apis", v2Protobuf, "", 200, "same"},
-		{nothing, "/api", v2JSON, "", 200, "another"},
-		{nothing, "/apis", v2JSON, etag, 304, "same"},
-		{nothing, "/apis", v2JSON, "W/" + etag, 200, "same"},
-		{nothing, "/apis", v2JSON, etag + ", " + etag, 200, "same"},
-		{nothing, "/apis", v2JSON, strings.Trim(etag, `"`), 200, "same"},
-		{nothing, "/apis", v2JSON, "*", 200, "same"},
-		{nothing, "/apis", plainJSON, etag, 200, "none"},
-		{func() { s.Put(Group{Name: "new.example.com", Versions: []Version{{Name: "v1"}}}) }, "/apis", v2JSON, etag, 200, "another"},
-		{func() { s.SetGroups(before...) }, "/apis", v2JSON, etag, 304, "same"},
-		{func() { s.SetForms(Forms{V2: true}) }, "/apis", v2JSON, etag, 200, "none"},
+		{nothing, "/apis", v2Protobuf, "", "200 same"},
+		{nothing, "/api", v2JSON, "", "200 another"},
+		{nothing, "/apis", v2JSON, etag, "304 same"},
+		{nothing, "/apis", v2JSON, "W/" + etag, "200 same"},
+		{nothing, "/apis", v2JSON, etag + ", " + etag, "200 same"},
+		{nothing, "/apis", v2JSON, strings.Trim(etag, `"`), "200 same"},
+		{nothing, "/apis", v2JSON, "*", "200 same"},
+		{nothing, "/apis", plainJSON, etag, "200 none"},
+		{func() { s.Put(Group{Name: "new.example.com", Versions: []Version{{Name: "v1"}}}) }, "/apis", v2JSON, etag, "200 another"},
+		{func() { s.SetGroups(sample()...) }, "/apis", v2JSON, etag, "304 same"},
+		{func() { s.SetForms(Forms{V2: true}) }, "/apis", v2JSON, etag, "200 none"},
 	} {
 		step.change()
 		r := get(t, s, step.path, step.accept, step.ifNoneMatch)
-		has, vary := "another", "Accept"
-		switch r.Header.Get("ETag") {
-		case etag:
-			has = "same"
-		case "":
-			has, vary = "none", ""
+		has, ok := map[string]string{etag: "same", "": "none"}[r.Header.Get("ETag")]
+		if !ok {
+			has = "another"
 		}
-		if r.Code != step.code || has != step.has || r.Header.Get("Vary") != vary || (r.Body == "") != (r.Code == 304) {
-			t.Errorf("%s %s, If-None-Match %s: code %d, %s ETag, %d bytes, Vary %q", step.path, step.accept, step.ifNoneMatch, r.Code, has, len(r.Body), r.Header.Get("Vary"))
+		if got := fmt.Sprint(r.Code, " ", has); got != step.want || (r.Body == "") != (r.Code == 304) || (r.Header.Get("Vary") == "Accept") != (has != "none") {
+			t.Errorf("%s %s, If-None-Match %s: got %s ETag, %d bytes, Vary %q, want %s ETag", step.path, step.accept, step.ifNoneMatch, got, len(r.Body), r.Header.Get("Vary"), step.want)
 		}
 	}
 }
@@ -220,62 +218,43 @@ func sample() []Group {
 	}
 }
 
-// wantResources is what client-go makes of sample; stale versions are not in it.
-var wantResources = map[schema.GroupVersion][]string{
-	{Version: "v1"}:                       {"pods Pod namespaced", "pods/status Pod namespaced", "nodes Node"},
-	{Group: "example.com", Version: "v2"}: {"foos Foo namespaced", "foos/status Foo namespaced", "foos/scale autoscaling/v1 Scale namespaced"},
-	{Group: "example.com", Version: "v1"}: {"bars Bar", "parents/children Child"},
-}
-
-// client-go reads what the server says, in each form that it asks for. Only of a legacy server
-// it reads the versions themselves, and then a stale one is listed like any other.
+// client-go reads what the server says, in each form that it asks for. A stale version has no resources;
+// a legacy server lists it like any other.
 func TestClientGoReadsWhatIsServed(t *testing.T) {
-	aggregated := []string{" v1 (v1)", "example.com v2,v1 (v2)", "metrics.example.com  ()"}
-	legacy := []string{" v1 (v1)", "example.com v2,v1 (v1)", "metrics.example.com v1beta1 (v1beta1)"}
-	for form, tests := range map[string]struct {
+	resources := []string{
+		"example.com/v1 bars Bar", "example.com/v1 parents/children Child", "example.com/v2 foos Foo namespaced",
+		"example.com/v2 foos/scale autoscaling/v1 Scale namespaced", "example.com/v2 foos/status Foo namespaced",
+		"v1 nodes Node", "v1 pods Pod namespaced", "v1 pods/status Pod namespaced",
+	}
+	for form, test := range map[string]struct {
 		forms  []Forms
 		groups []string
 	}{
-		"v2+json": {[]Forms{Aggregated(), {V2: true}}, aggregated},
-		"legacy":  {[]Forms{Legacy(), {}}, legacy},
+		"v2+json": {[]Forms{Aggregated(), {V2: true}}, []string{" v1 (v1)", "example.com v2,v1 (v2)", "metrics.example.com  ()"}},
+		"legacy":  {[]Forms{Legacy(), {}}, []string{" v1 (v1)", "example.com v2,v1 (v1)", "metrics.example.com v1beta1 (v1beta1)"}},
 	} {
-		for _, forms := range tests.forms {
+		for _, forms := range test.forms {
 			s := New(sample()...)
 			s.SetForms(forms)
 			client, err := discovery.NewDiscoveryClientForConfigAndClient(s.Config(), s.Client())
 			if err != nil {
 				t.Fatal(err)
 			}
-			groups, resources, failed, err := client.GroupsAndMaybeResources()
-			if err != nil {
-				t.Fatal(err)
+			groups, lists, err := client.ServerGroupsAndResources()
+			var failed *discovery.ErrGroupDiscoveryFailed
+			stale := schema.GroupVersion{Group: "metrics.example.com", Version: "v1beta1"}
+			if !errors.As(err, &failed) || len(failed.Groups) != 1 || failed.Groups[stale] == nil {
+				t.Errorf("%s: %v, want %v alone to fail", form, err, stale)
 			}
-			if diff := cmp.Diff([]string{"GET /api  " + form + " 200", "GET /apis  " + form + " 200"}, lines(s.Requests())); diff != "" {
-				t.Errorf("requests (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tests.groups, describeGroups(groups)); diff != "" {
-				t.Errorf("%s: groups (-want +got):\n%s", form, diff)
-			}
-			if form == "legacy" {
-				resources = map[schema.GroupVersion]*metav1.APIResourceList{}
-				for gv := range wantResources {
-					if resources[gv], err = client.ServerResourcesForGroupVersion(gv.String()); err != nil {
-						t.Fatal(err)
-					}
-				}
-			} else if stale := (schema.GroupVersion{Group: "metrics.example.com", Version: "v1beta1"}); len(failed) != 1 || failed[stale] == nil {
-				t.Errorf("failed: %v, want %v alone", failed, stale)
-			}
-			if diff := cmp.Diff(wantResources, describeResources(resources)); diff != "" {
-				t.Errorf("%s: resources (-want +got):\n%s", form, diff)
-			}
+			wantLines(t, form+": requests", lines(s.Requests())[:2], "GET /api  "+form+" 200", "GET /apis  "+form+" 200")
+			wantLines(t, form+": groups", groupLines(groups), test.groups...)
+			wantLines(t, form+": resources", resourceLines(lists), resources...)
 		}
 	}
 }
 
-func describeGroups(list *metav1.APIGroupList) []string {
-	var lines []string
-	for _, group := range list.Groups {
+func groupLines(groups []*metav1.APIGroup) (lines []string) {
+	for _, group := range groups {
 		var versions []string
 		for _, version := range group.Versions {
 			versions = append(versions, version.Version)
@@ -285,20 +264,20 @@ func describeGroups(list *metav1.APIGroupList) []string {
 	return lines
 }
 
-func describeResources(lists map[schema.GroupVersion]*metav1.APIResourceList) map[schema.GroupVersion][]string {
-	all := map[schema.GroupVersion][]string{}
-	for gv, list := range lists {
+func resourceLines(lists []*metav1.APIResourceList) (lines []string) {
+	for _, list := range lists {
 		for _, r := range list.APIResources {
-			line := r.Name
-			if other := (schema.GroupVersion{Group: r.Group, Version: r.Version}); !other.Empty() && other != gv {
+			line := list.GroupVersion + " " + r.Name
+			if other := (schema.GroupVersion{Group: r.Group, Version: r.Version}); !other.Empty() && other.String() != list.GroupVersion {
 				line += " " + other.String()
 			}
 			line += " " + r.Kind
 			if r.Namespaced {
 				line += " namespaced"
 			}
-			all[gv] = append(all[gv], line)
+			lines = append(lines, line)
 		}
 	}
-	return all
+	slices.Sort(lines)
+	return lines
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/manager/latekinds"
 )
 
@@ -276,7 +278,7 @@ func TestErrorsEndTheProgramUnlessAKindWent(t *testing.T) {
 				}
 				cancel()
 			}
-			err := error(nil)
+			var err error
 			select {
 			case err = <-ended:
 			case <-time.After(time.Minute):
@@ -320,17 +322,8 @@ func TestAddSaysWhatIsMissing(t *testing.T) {
 // TestCacheOfTheController adds, in setup, an index and a runnable that reads. The runnable starts when the informer
 // has the objects, as in any manager; and cache and client have the options that the caller gave.
 func TestCacheOfTheController(t *testing.T) {
-	paths := make(chan string, 100)
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if r.URL.Query().Has("watch") { // no list in a watch either: the informer lists
-			w.WriteHeader(http.StatusBadRequest)
-			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`))
-			return
-		}
-		paths <- r.URL.Path
-		_, _ = w.Write([]byte(`{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`))
-	}))
+	objects := fakeapi.New(fakeapi.Typical(0, 0, 0)...)
+	api := httptest.NewServer(objects)
 	defer api.Close()
 	kind := corev1.SchemeGroupVersion.WithKind
 	mapper := newTimes(1, kind("ConfigMap"), kind("ConfigMapList"), kind("Secret"), widget) // a mapper knows lists of a kind, too
@@ -344,7 +337,7 @@ func TestCacheOfTheController(t *testing.T) {
 			return err
 		}
 		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-			if len(paths) == 0 {
+			if len(objects.Requests()) == 0 {
 				t.Error("the runnable started before the cache had listed")
 			}
 			read <- errors.Join(mgr.GetClient().List(ctx, &corev1.ConfigMapList{}), mgr.GetClient().List(ctx, &corev1.SecretList{}, client.InNamespace("team-b")))
@@ -356,9 +349,10 @@ func TestCacheOfTheController(t *testing.T) {
 	must(t, <-read)
 	cancel()
 	must(t, <-ended)
-	for _, want := range []string{"/api/v1/namespaces/team-a/configmaps", "/api/v1/namespaces/team-b/secrets"} {
-		if got := <-paths; got != want {
-			t.Errorf("read %s, want %s: ConfigMaps by a cache of the namespace in Options.Cache, Secrets not from the cache", got, want)
+	lists := slices.DeleteFunc(objects.Requests(), func(r fakeapi.Request) bool { return r.Verb != "list" })
+	for i, want := range []string{"/api/v1/namespaces/team-a/configmaps", "/api/v1/namespaces/team-b/secrets"} {
+		if len(lists) != 2 || lists[i].Path != want {
+			t.Errorf("read %v, want %s: ConfigMaps by a cache of the namespace in Options.Cache, Secrets not from the cache", lists, want)
 		}
 	}
 }
@@ -386,21 +380,17 @@ func (m *adds) GetControllerOptions() config.Controller { return m.controllers }
 func (m *adds) Add(r manager.Runnable) error            { m.added = r; return m.refuses }
 
 func TestLeaderElectionDefaultsToTheManagers(t *testing.T) {
-	for name, test := range map[string]struct {
+	for _, test := range []struct {
 		managers, options *bool
 		want              bool
-	}{
-		"neither":     {nil, nil, true},
-		"the manager": {ptr.To(false), nil, false},
-		"both":        {ptr.To(false), ptr.To(true), true},
-	} {
+	}{{nil, nil, true}, {ptr.To(false), nil, false}, {ptr.To(false), ptr.To(true), true}} {
 		mgr := &adds{Manager: newManager(t, nowhere, newTimes(0), &log{})}
 		mgr.controllers = config.Controller{NeedLeaderElection: test.managers, SkipNameValidation: ptr.To(true)}
-		opts := options("leader " + name)
+		opts := options("leader")
 		opts.NeedLeaderElection = test.options
 		must(t, latekinds.Add(mgr, opts, nothing))
 		if got := mgr.added.(manager.LeaderElectionRunnable).NeedLeaderElection(); got != test.want {
-			t.Errorf("NeedLeaderElection is set by %s: the controller needs it: %v, want %v", name, got, test.want)
+			t.Errorf("NeedLeaderElection is %v for the manager and %v in Options: the controller needs it: %v, want %v", test.managers, test.options, got, test.want)
 		}
 	}
 }
