@@ -29,31 +29,20 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// fleetTest is a fleet whose mappers refresh each minute.
+// fleetTest is a fleet, and a server for its mappers.
 type fleetTest struct {
 	*apiutil.Fleet
-	server *fakeapi.Server // of the mappers that new makes
+	server *fakeapi.Server
 }
 
-func newFleetTest() *fleetTest { return newWatchingFleetTest(false) }
-
-func newWatchingFleetTest(watching bool) *fleetTest {
-	opts := apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, MaxAge: -1, WatchAPIs: watching}
-	return &fleetTest{apiutil.NewFleet(opts), newServer(fakeapi.Aggregated())}
+// newFleetTest makes a fleet whose mappers refresh each minute.
+func newFleetTest() *fleetTest {
+	return &fleetTest{apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, MaxAge: -1}), newServer(fakeapi.Aggregated())}
 }
 
 func (f *fleetTest) new(t *testing.T) *apiutil.DynamicRESTMapper {
 	t.Helper()
-	return f.through(t, f.server.Client().Transport)
-}
-
-func (f *fleetTest) through(t *testing.T, transport http.RoundTripper) *apiutil.DynamicRESTMapper {
-	t.Helper()
-	m, err := f.Provider("")(f.server.Config(), &http.Client{Transport: transport})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m.(*apiutil.DynamicRESTMapper)
+	return must(f.Provider("")(f.server.Config(), f.server.Client())).(*apiutil.DynamicRESTMapper)
 }
 
 // join engages a cluster until leave is called, which returns when the engagement has
@@ -71,54 +60,13 @@ func (f *fleetTest) join(t *testing.T, cluster string, m meta.RESTMapper) (leave
 	}
 }
 
-// refreshes is how often the server is asked for its document in ten minutes.
-func (f *fleetTest) refreshes() int {
-	f.server.TakeRequests()
-	time.Sleep(10 * time.Minute)
-	n := 0
-	for _, r := range f.server.TakeRequests() {
-		if r.Path == "/apis" {
-			n++
-		}
-	}
-	return n
-}
-
-// forKey returns the mapper of a key, after a lookup of a served kind.
-func forKey(t *testing.T, f *apiutil.Fleet, key string, server *fakeapi.Server) *apiutil.DynamicRESTMapper {
-	t.Helper()
-	m, err := f.For(key, server.Config(), server.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantServed(t, m, fooKind)
-	return m
-}
-
-// Many that are the first of a key at once share a mapper, and what it reads.
-func TestFleetForAtOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f, server := &apiutil.Fleet{MaxMappers: 10}, newServer(fakeapi.Aggregated()) // a literal works, too
-		server.SetLatency(time.Second)                                               // so that all have asked before the first read ends
-		found := make([]*apiutil.DynamicRESTMapper, 50)
-		allAtOnce(len(found), func(i int) { found[i] = forKey(t, f, "a", server) })
-		if n := len(slices.Compact(found)); n != 1 {
-			t.Errorf("%d mappers for one key", n)
-		}
-		// Those that came while the first was reading may read once more.
-		if requests := server.TakeRequests(); len(requests) > 4 {
-			t.Errorf("50 clients of one key: want the document, which takes two requests, read twice at most, and nothing else:\n%s", textOfLines(requests))
-		}
-	})
-}
-
 // A key stands for a server and credentials, and nothing else is compared: a caller that
 // takes it for others is told what the first may see. But its credentials go nowhere, and
 // what the first is told does not change.
 func TestFleetKeyOfAnotherConfig(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		f := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{})
-		asked := map[string]bool{} // by whom, and which server
+		f := &apiutil.Fleet{MaxMappers: 10} // a literal works, too
+		asked := map[string]bool{}          // by whom, and which server
 		forConfig := func(name string, server *fakeapi.Server) *apiutil.DynamicRESTMapper {
 			cfg := &rest.Config{Host: "http://fake.invalid", BearerToken: name, QPS: -1}
 			cfg.Transport = through(func(req *http.Request) (*http.Response, error) {
@@ -186,70 +134,34 @@ func TestFleetEngageErrors(t *testing.T) {
 	})
 }
 
-// The check does not fail if one cluster is down, but only if all are. Those that fail do not
-// slow down the others.
-func TestFleetHealth(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFleetTest()
-		var servers []*fakeapi.Server
-		for i := range 4 {
-			f.server = newServer(fakeapi.Aggregated())
-			servers = append(servers, f.server)
-			defer f.join(t, fmt.Sprint("cluster-", i), f.new(t))()
-		}
-		for down := range servers {
-			if err := f.Healthz(nil); err != nil {
-				t.Errorf("%d of %d are down: %v; want no error until all are", down, len(servers), err)
-			}
-			servers[down].SetFault(fakeapi.All(), fakeapi.Status(http.StatusServiceUnavailable, 0))
-			time.Sleep(10 * time.Minute)
-			for i := range servers {
-				status := f.Status()[fmt.Sprint("cluster-", i)]
-				if status.UnhealthySince.IsZero() != (i > down) || i > down && time.Since(status.LastSuccess) > time.Minute {
-					t.Errorf("cluster-%d, with those up to %d down: %+v", i, down, status)
-				}
-			}
-		}
-		text := fmt.Sprint(f.Healthz(nil))
-		for _, want := range []string{`cluster "cluster-0": API discovery has failed since`, `"cluster-3"`, "503"} {
-			if !strings.Contains(text, want) {
-				t.Errorf("all are down: no %q in: %s", want, text)
-			}
-		}
-		servers[2].ClearFaults()
-		time.Sleep(10 * time.Minute)
-		if err := f.Healthz(nil); err != nil || newFleetTest().Healthz(nil) != nil {
-			t.Errorf("%v; want no error: one has recovered, and another fleet has none", err)
-		}
-	})
-}
-
-// 300 clusters come and go ten times, all at once, some in the middle of their start,
-// some with a config that replaces another. Then many identities come that do not go. Nothing
-// remains of the clusters, and of the identities only MaxMappers: no entry, no goroutine, no
-// open watch, no mapper.
+// 300 clusters come and go ten times, all at once, some in the middle of their start, some with a
+// config that replaces another. A cluster that leaves and comes back at once is engaged, although the
+// end of its last engagement may come later. Then many identities come that do not go. Nothing remains
+// of the clusters, also while contexts go on that they were once engaged with, and of the identities
+// only MaxMappers: no entry, no goroutine, no open watch, no mapper.
 func TestFleetChurn(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const clusters, rounds = 300, 10
-	f := newWatchingFleetTest(true)
+	f := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, MaxAge: -1, WatchAPIs: true})
 	f.MaxMappers = 50
-	watched := newWatchServer(f.server)
+	server := newServer(fakeapi.Aggregated())
+	watched := newWatchServer(server)
 	var made, freed atomic.Int64
 	mapperOf := func(key string) *apiutil.DynamicRESTMapper {
 		transport := &transportOf{watched}
 		made.Add(1)
 		runtime.SetFinalizer(transport, func(*transportOf) { freed.Add(1) })
-		return must(f.For(key, f.server.Config(), &http.Client{Transport: transport}))
+		return must(f.For(key, server.Config(), &http.Client{Transport: transport}))
 	}
-	engage := func(cluster string) context.CancelFunc {
-		ctx, cancel := context.WithCancel(context.Background())
-		if err := f.Engage(ctx, cluster, mapperOf("")); err != nil {
+	engage := func(ctx context.Context, cluster string, m *apiutil.DynamicRESTMapper) {
+		if err := f.Engage(ctx, cluster, m); err != nil {
 			t.Error(err)
 		}
-		return cancel
 	}
+	long, endLong := context.WithCancel(context.Background())
+	defer endLong()
 	allAtOnce(clusters+1, func(i int) {
-		cluster := fmt.Sprintf("cluster-%d", i)
+		cluster, leave := fmt.Sprintf("cluster-%d", i), func() {}
 		for round := range rounds {
 			if i == clusters { // meanwhile somebody looks
 				f.Status()
@@ -258,19 +170,24 @@ func TestFleetChurn(t *testing.T) {
 				}
 				continue
 			}
-			leave := engage(cluster)
-			if i%3 == 0 {
-				engage(cluster) // replaces the one before, which leaves later
-				defer leave()
-				leave = engage(cluster)
+			m := mapperOf("")
+			ctx, cancel := context.WithCancel(context.Background())
+			leave()
+			if leave = cancel; i%3 == 0 {
+				engage(long, cluster, m) // which the next ones replace
+				engage(long, cluster, m)
+				engage(ctx, cluster, mapperOf(""))
+				continue
 			}
+			engage(ctx, cluster, m)
 			if i%3 == 1 {
-				if m, err := f.For(cluster, nil, nil); err != nil || lookUp(m, fooKind) != nil {
+				err := lookUp(m, fooKind)
+				if now, _ := f.For(cluster, nil, nil); err != nil || now != m {
 					t.Errorf("%s in round %d: %v; want it engaged, and its mapper to find a kind", cluster, round, err)
 				}
 			}
-			leave()
 		}
+		leave()
 	})
 	wantSoon(t, "no cluster is engaged", func() bool { return len(f.Status()) == 0 })
 	wantFreed := func(kept int64) {
@@ -314,10 +231,26 @@ type fleetStage struct {
 	leave   map[string]func()
 	stop    func() error
 
-	mu      sync.Mutex
-	unheard []string // what has been sent through a transport that is deaf, until hear is called
+	mu      sync.Mutex // guards mappers, too
+	unheard []string   // what has been sent through a transport that is deaf, until hear is called
 	hear    context.CancelFunc
 	heard   context.Context
+}
+
+func (s *storyStage) newFleet(args []string) (err error) {
+	s.fleet = &fleetStage{
+		fleetTest: &fleetTest{apiutil.NewFleet(s.options), s.server}, mappers: map[string]*apiutil.DynamicRESTMapper{}, leave: map[string]func(){},
+	}
+	s.fleet.heard, s.fleet.hear = context.WithCancel(context.Background())
+	for _, arg := range args {
+		switch name, value, _ := strings.Cut(arg, "="); name {
+		case "IdleTimeout":
+			s.fleet.IdleTimeout, err = time.ParseDuration(value)
+		case "MaxMappers":
+			s.fleet.MaxMappers, err = strconv.Atoi(value)
+		}
+	}
+	return err
 }
 
 // deaf is a transport that does not give up with the context of a request.
@@ -329,37 +262,27 @@ func (f *fleetStage) deaf(req *http.Request) (*http.Response, error) {
 	return f.server.Client().Transport.RoundTrip(req)
 }
 
+// forKey is For, and reports whether the mapper is the one that the key had. It must find a kind.
+func (f *fleetStage) forKey(t *testing.T, key string) string {
+	f.mu.Lock()
+	m := must(f.For(key, f.server.Config(), f.server.Client()))
+	known := m == f.mappers[key]
+	f.mappers[key] = m
+	f.mu.Unlock()
+	wantServed(t, m, fooKind)
+	return map[bool]string{true: "known", false: "new"}[known]
+}
+
 // inFleet does the commands about fleets. The key "" is written as "-".
 func (s *storyStage) inFleet(command string, args []string) (told string, err error) {
-	f, key := s.fleet, ""
-	if len(args) > 0 {
-		key = strings.Trim(args[0], "-")
-	}
+	f, key := s.fleet, strings.Trim(strings.Join(args, " "), "-")
 	switch command {
-	case "fleet":
-		s.fleet = &fleetStage{
-			fleetTest: &fleetTest{apiutil.NewFleet(s.options), s.server}, mappers: map[string]*apiutil.DynamicRESTMapper{}, leave: map[string]func(){},
-		}
-		s.fleet.heard, s.fleet.hear = context.WithCancel(context.Background())
-		for _, arg := range args {
-			switch name, value, _ := strings.Cut(arg, "="); name {
-			case "IdleTimeout":
-				s.fleet.IdleTimeout, err = time.ParseDuration(value)
-			case "MaxMappers":
-				s.fleet.MaxMappers, err = strconv.Atoi(value)
-			}
-		}
-	case "for":
-		m := forKey(s.t, f.Fleet, key, f.server)
-		known := m == f.mappers[key]
-		f.mappers[key] = m
-		return map[bool]string{true: "known", false: "new"}[known], nil
 	case "use-of":
-		_, err = f.mappers[key].RESTMapping(fooKind.GroupKind(), fooKind.Version)
+		err = lookUp(f.mappers[key], fooKind)
 	case "engage":
 		m := f.mappers[args[2]]
 		if m == nil && args[2] == "deaf" {
-			m = f.through(s.t, through(f.deaf))
+			m = must(f.For("", f.server.Config(), &http.Client{Transport: through(f.deaf)}))
 		} else if m == nil {
 			m = f.new(s.t)
 		}
@@ -370,7 +293,7 @@ func (s *storyStage) inFleet(command string, args []string) (told string, err er
 			return "failed", nil
 		}
 	case "leave":
-		f.leave[args[0]]()
+		f.leave[key]()
 	case "expel":
 		f.Remove(key)
 	case "mapper":
@@ -383,7 +306,9 @@ func (s *storyStage) inFleet(command string, args []string) (told string, err er
 	case "keys", "running":
 		told = strings.Join(slices.Sorted(maps.Keys(f.Status())), ", ")
 		if told = cmp.Or(told, map[bool]string{true: "none", false: "-"}[len(f.Status()) == 0]); command == "running" {
-			told += fmt.Sprintf("; %d running", f.refreshes()/10)
+			f.server.TakeRequests()
+			time.Sleep(10 * time.Minute)
+			told += fmt.Sprintf("; %d running", requestsByPath(f.server)["/apis"]/10)
 		}
 	case "start-fleet":
 		ctx, cancel := context.WithCancel(context.Background())
@@ -396,6 +321,16 @@ func (s *storyStage) inFleet(command string, args []string) (told string, err er
 		told = strings.Join(slices.Sorted(slices.Values(f.unheard)), "; ")
 	case "hear":
 		f.hear()
+	case "fleet-health":
+		var failed []string // without since when, which chance has a part in
+		for line := range strings.Lines(answered("fine", f.Healthz(nil))) {
+			line, _, _ = strings.Cut(strings.TrimSpace(line), " since")
+			failed = append(failed, line)
+		}
+		told = strings.Join(failed, "; ")
+	case "another-server":
+		s.server = newServer(s.forms)
+		f.server = s.server
 	case "fleet-reset-on-no-match":
 		told = map[bool]string{true: "reset", false: "not reset"}[f.ResetOnNoMatch(s.err)]
 	}

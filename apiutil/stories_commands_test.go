@@ -80,7 +80,10 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 				s.watched.lists[path].happen(args[0], args[1:])
 			}
 		}
-	case "fleet", "for", "use-of", "engage", "leave", "expel", "mapper", "keys", "running", "start-fleet", "stop-fleet", "unheard", "hear", "fleet-reset-on-no-match":
+	case "fleet":
+		return "", s.newFleet(args)
+	case "use-of", "engage", "leave", "expel", "mapper", "keys", "running", "start-fleet", "stop-fleet", "unheard", "hear", "fleet-health", "another-server",
+		"fleet-reset-on-no-match":
 		return s.inFleet(name, args)
 	case "cache", "deferred", "short", "poll", "reads", "fresh", "invalidate", "reset-deferred":
 		return s.discover(name, args)
@@ -137,6 +140,8 @@ func (s *storyStage) call(name string, args []string) func(ctx context.Context) 
 			}
 			return string(now.Scope.Name()), nil
 		}
+	case "for":
+		return func(context.Context) (string, error) { return s.fleet.forKey(s.t, strings.Trim(args[0], "-")), nil }
 	case "has", "list":
 		return func(context.Context) (string, error) { return s.inCache(name, args[0]), nil }
 	}
@@ -393,6 +398,10 @@ func (s *storyStage) upset(name string, args []string) error {
 	switch name {
 	case "serve":
 		s.server.PutVersion(groupOf(args[0]), fakeVersion(args[1], strings.Split(args[2], ",")...))
+	case "typical":
+		n, err := strconv.Atoi(args[0])
+		s.server.SetGroups(fakeapi.Typical(n, 1, 1)...)
+		return err
 	case "remove":
 		if len(args) == 1 {
 			s.server.Remove(groupOf(args[0]))
