@@ -147,6 +147,11 @@ func (s *storyStage) changeCache(how string) {
 			<-answered.Done()
 			return s.server.Client().Transport.RoundTrip(req)
 		}))
+	case "slow":
+		s.cache.divert(through(func(req *http.Request) (*http.Response, error) {
+			defer time.Sleep(time.Second) // the answer is under way
+			return s.server.Client().Transport.RoundTrip(req)
+		}))
 	case "down":
 		behind.SetFault(fakeapi.All(), fakeapi.Refused())
 		s.cache.divert(behind.Client().Transport)
@@ -205,7 +210,13 @@ func TestCachedDiscoveryInAnOutage(t *testing.T) {
 	whole := func(names []string) bool {
 		return !slices.ContainsFunc(all, func(name string) bool { return !slices.Contains(names, name) })
 	}
+	another := newServer(fakeapi.Legacy())
 	for name, fault := range map[string]fakeapi.Fault{
+		"the list of another group": fakeapi.Func("another's list", func(req *http.Request) (*http.Response, error) {
+			req = req.Clone(req.Context())
+			req.URL.Path = "/apis/other.example.com/v1"
+			return another.Client().Transport.RoundTrip(req)
+		}),
 		"a gateway's 404": fakeapi.StatusText(404), "an empty 404": fakeapi.Empty(404), "the server's own 404": fakeapi.Text(404, "404 page not found\n"), "refused": fakeapi.Refused(),
 		"login": fakeapi.LoginPage(), "{}": fakeapi.EmptyObject(), "403": fakeapi.Status(403, 0), "500": fakeapi.Status(500, 0), "cut": fakeapi.TruncatedClean(), "nothing": fakeapi.Empty200(),
 	} {
@@ -352,25 +363,6 @@ func TestCachedDiscoveryUseAllocatesNothing(t *testing.T) {
 	}); got > 0 {
 		t.Errorf("%v allocations; want none", got)
 	}
-}
-
-// A use during a reading is not answered from before a change that was known then.
-func TestCachedDiscoveryUseDuringAReading(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		v := newView(t, server, server.Client().Transport)
-		v.divert(through(func(req *http.Request) (*http.Response, error) {
-			resp, err := server.Client().Transport.RoundTrip(req)
-			time.Sleep(time.Second) // the answer is under way
-			return resp, err
-		}))
-		go func() { _, _ = v.ServerGroups() }()
-		time.Sleep(1500 * time.Millisecond)
-		serve(server, newKind)
-		wantServed(t, v.mapper, newKind)
-		if names, err := v.served(t); !slices.Contains(names, "new.example.com/v1/news") {
-			t.Errorf("served %q, %v; want the kind that the mapper has found", names, err)
-		}
-	})
 }
 
 // A transport that panics or ends its goroutine is an outage, and no more.
