@@ -47,25 +47,19 @@ func TestServed(t *testing.T) {
 	})
 }
 
-// A NoMatch says what upstream's says. The debug page says beside it where the kind is served.
+// The hint is there for an error in an error, and on the debug page; a lookup's own error is upstream's.
 func TestNoMatchHint(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+	inBubble(t, func(t *testing.T) {
+		m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{})
 		page, handler := httptest.NewRecorder(), m.DebugHandler()
 		handler.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/", nil)) // which notes misses from now on
 		readAll(t, m)
-		err := lookUp(m, schema.GroupVersionKind{Group: "example.com", Version: "v3", Kind: "Foo"})
-		if want := `no matches for kind "Foo" in version "example.com/v3"`; fmt.Sprint(err) != want {
-			t.Errorf("%v, want %s", err, want)
-		}
-		const hint = "Foo: example.com/v1"
-		if got := m.NoMatchHint(fmt.Errorf("wrapped: %w", err)); got != hint || m.NoMatchHint(errors.New("other")) != "" {
-			t.Errorf("hint %q, want %q, and none for another error", got, hint)
-		}
+		err := fmt.Errorf("wrapped: %w", lookUp(m, schema.GroupVersionKind{Group: "example.com", Version: "v3", Kind: "Foo"}))
 		time.Sleep(time.Second)
 		handler.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/", nil))
-		if !strings.Contains(page.Body.String(), hint) {
-			t.Errorf("the debug page has no hint:\n%s", page.Body)
+		const text, hint = `wrapped: no matches for kind "Foo" in version "example.com/v3"`, "Foo: example.com/v1"
+		if got := m.NoMatchHint(err); err.Error() != text || got != hint || m.NoMatchHint(errors.New("other")) != "" || !strings.Contains(page.Body.String(), hint) {
+			t.Errorf("error %q, want %q; hint %q, want %q, here and on the debug page, and none for another error:\n%s", err, text, got, hint, page.Body)
 		}
 	})
 }

@@ -127,9 +127,13 @@ func (s *storyStage) call(name string, args []string) func(ctx context.Context) 
 			}
 			return told, err
 		}
-	case "follow":
+	case "follow", "known":
+		ask := follow.Of(s.mapper, false).Mapping
+		if name == "known" {
+			ask = follow.Of(s.mapper, false).Now
+		}
 		return func(context.Context) (string, error) {
-			mapping, err := follow.Of(s.mapper, false).Mapping(kindOf(args[0]))
+			mapping, err := ask(kindOf(args[0]))
 			return answerWord(mappingText(mapping), err), err
 		}
 	case "confirm":
