@@ -357,9 +357,7 @@ func (s *storyStage) background(command string, args []string) (told string, err
 		s.subscribers[name].close(s.t)
 		delete(s.subscribers, name)
 	case "changes":
-		lines := s.subscribers[name].take(s.t)
-		slices.SortStableFunc(lines, func(a, b string) int { return -strings.Compare(a[:3], b[:3]) })
-		return cmp.Or(strings.Join(lines, "; "), "none"), nil
+		return cmp.Or(strings.Join(s.subscribers[name].take(s.t), "; "), "none"), nil
 	case "run":
 		s.controllers[name] = runController(s.t, s.mapper, kinds())
 	case "runs":
