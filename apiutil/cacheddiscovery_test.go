@@ -256,29 +256,25 @@ func TestCachedDiscoveryAnswersAsClientGo(t *testing.T) {
 		if diff := cmp.Diff(answersOf(t, theirs), answersOf(t, v)); diff != "" {
 			t.Errorf("client-go's answers and ours (-theirs +ours):\n%s", diff)
 		}
-		wantLists := func(when string, want, failed int) []*metav1.APIGroup {
-			t.Helper()
-			groups, lists, err := v.ServerGroupsAndResources()
-			if byVersion, _ := discovery.GroupDiscoveryFailedErrorGroups(err); len(lists) != want || len(byVersion) != failed || err != nil && failed == 0 {
-				t.Errorf("%s: %d lists, %v; want %d lists, and %d versions that failed", when, len(lists), err, want, failed)
-			}
-			return groups
-		}
-		wantLists("core/v1, and 3 versions of 12 groups", 1+12*3, 0)
 		before := must(theirs.ServerGroups())
 		server.PutVersion("g0002.example.com", fakeapi.Version{Name: "v4"})
 		v.Invalidate()
 		if list, err := v.ServerResourcesForGroupVersion("g0002.example.com/v4"); err != nil || len(list.APIResources) != 0 {
 			t.Errorf("an empty version: %v, %v; want an empty list", list, err)
 		}
-		wantLists("an empty version beside them", 1+12*3+1, 0)
+		if _, lists, err := v.ServerGroupsAndResources(); len(lists) != 1+12*3+1 || err != nil {
+			t.Errorf("%d lists, %v; want core/v1, 3 versions of 12 groups, and the empty one", len(lists), err)
+		}
 		down := server.Groups()[3]
 		down.Versions = slices.Clone(down.Versions)
 		down.Versions[0].Stale = true
 		server.Remove("g0002.example.com")
 		server.Put(down)
 		v.Invalidate()
-		groups := wantLists("a group gone, and a version of another one down", 1+11*3, 1)
+		groups, lists, err := v.ServerGroupsAndResources()
+		if failed, _ := discovery.GroupDiscoveryFailedErrorGroups(err); len(lists) != 1+11*3 || len(failed) != 1 {
+			t.Errorf("%d lists, %v; want core/v1, 3 versions of 11 groups, and one version that failed", len(lists), err)
+		}
 		if diff := cmp.Diff(before.Groups[3].Versions, groups[2].Versions); diff != "" {
 			t.Errorf("a version is down (-before +now):\n%s", diff)
 		}
@@ -299,22 +295,19 @@ func TestCachedDiscoveryAnswersAsClientGo(t *testing.T) {
 
 func answersOf(t *testing.T, d discovery.DiscoveryInterface) map[string]any {
 	t.Helper()
-	list, err := d.ServerGroups()
-	groups, lists, err2 := d.ServerGroupsAndResources()
-	preferred, err3 := d.ServerPreferredResources()
-	namespaced, err4 := d.ServerPreferredNamespacedResources()
-	one, err5 := d.ServerResourcesForGroupVersion("g0003.example.com/v2")
-	_, err6 := d.ServerResourcesForGroupVersion("absent.example.com/v1")
-	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
+	groups, lists, err := d.ServerGroupsAndResources()
+	if err != nil {
 		t.Fatal(err)
 	}
+	_, err = d.ServerResourcesForGroupVersion("absent.example.com/v1")
 	slices.SortFunc(lists, func(a, b *metav1.APIResourceList) int { return strings.Compare(a.GroupVersion, b.GroupVersion) })
 	for i := range lists { // a list of the document has no kind
 		lists[i] = &metav1.APIResourceList{GroupVersion: lists[i].GroupVersion, APIResources: lists[i].APIResources}
 	}
 	return map[string]any{
-		"groups": list.Groups, "groups, too": groups, "lists": lists, "one": one, "absent": err6 == memory.ErrCacheNotFound, //nolint:errorlint // Callers compare it.
-		"preferred": resourcesIn(preferred), "namespaced": resourcesIn(namespaced),
+		"groups": must(d.ServerGroups()).Groups, "groups, too": groups, "lists": lists, "one": must(d.ServerResourcesForGroupVersion("g0003.example.com/v2")),
+		"preferred": resourcesIn(must(d.ServerPreferredResources())), "namespaced": resourcesIn(must(d.ServerPreferredNamespacedResources())),
+		"absent": err == memory.ErrCacheNotFound, //nolint:errorlint // Callers compare it.
 	}
 }
 
