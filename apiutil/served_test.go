@@ -99,43 +99,37 @@ func TestRunWhileServedLogsSilentEnd(t *testing.T) {
 
 // A controller is what RunWhileServed runs.
 type controller struct {
-	begun, now, ended atomic.Int32
-	lingers           atomic.Int64              // how long after it was cancelled
-	ends              atomic.Pointer[runResult] // with what, when it was cancelled
-	quits             chan runResult            // it ends by itself
-	returned          chan error                // what RunWhileServed has returned
-	cancel            context.CancelFunc
+	begun, ended atomic.Int32
+	lingers      atomic.Int64          // how long after it was cancelled
+	ends         atomic.Pointer[error] // with what, when it was cancelled
+	quits        chan error            // it ends by itself
+	returned     chan error            // what RunWhileServed has returned
+	cancel       context.CancelFunc
 }
 
-type runResult struct{ error }
+var errRun = errors.New("failing")
 
 // runResults are what it returns.
-var runResults = func() map[string]runResult {
-	failure := errors.New("failing")
-	return map[string]runResult{
-		"nil": {nil}, "failing": {failure}, "canceled": {context.Canceled},
-		"both": {fmt.Errorf("stopping: %w", errors.Join(context.Canceled, failure))},
-	}
-}()
+var runResults = map[string]error{
+	"nil": nil, "failing": errRun, "canceled": context.Canceled, "both": fmt.Errorf("stopping: %w", errors.Join(context.Canceled, errRun)),
+}
 
 func runController(t *testing.T, m *apiutil.DynamicRESTMapper, gvks []schema.GroupVersionKind) *controller {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &controller{quits: make(chan runResult, 1), returned: make(chan error, 1), cancel: cancel}
-	c.ends.Store(&runResult{})
+	c := &controller{quits: make(chan error, 1), returned: make(chan error, 1), cancel: cancel}
+	c.ends.Store(new(error))
 	go func() {
 		c.returned <- m.RunWhileServed(ctx, func(ctx context.Context) error {
-			c.begun.Add(1)
-			if c.now.Add(1) > 1 {
+			if c.begun.Add(1)-c.ended.Load() > 1 {
 				t.Error("it runs twice at once")
 			}
 			defer c.ended.Add(1)
-			defer c.now.Add(-1)
 			select {
-			case result := <-c.quits:
-				return result.error
+			case err := <-c.quits:
+				return err
 			case <-ctx.Done():
 				time.Sleep(time.Duration(c.lingers.Load()))
-				return c.ends.Load().error
+				return *c.ends.Load()
 			}
 		}, gvks...)
 	}()
