@@ -89,13 +89,15 @@ type flightLog struct {
 	next     http.RoundTripper
 	t        *testing.T
 	underway sync.Map // by path
+	told     sync.Map // likewise: a failure is told once
 }
 
 func (l *flightLog) RoundTrip(req *http.Request) (*http.Response, error) {
-	if _, is := l.underway.LoadOrStore(req.URL.Path, true); is {
+	if _, is := l.underway.LoadOrStore(req.URL.Path, true); !is {
+		defer l.underway.Delete(req.URL.Path)
+	} else if _, told := l.told.LoadOrStore(req.URL.Path, true); !told {
 		l.t.Errorf("a request for %s begins while another one is under way", req.URL.Path)
 	}
-	defer l.underway.Delete(req.URL.Path)
 	return l.next.RoundTrip(req)
 }
 
