@@ -147,6 +147,11 @@ func (s *storyStage) changeCache(how string) {
 			<-answered.Done()
 			return s.server.Client().Transport.RoundTrip(req)
 		}))
+	case "slow":
+		s.cache.divert(through(func(req *http.Request) (*http.Response, error) {
+			defer time.Sleep(time.Second) // the answer is under way
+			return s.server.Client().Transport.RoundTrip(req)
+		}))
 	case "down":
 		behind.SetFault(fakeapi.All(), fakeapi.Refused())
 		s.cache.divert(behind.Client().Transport)
@@ -205,7 +210,13 @@ func TestCachedDiscoveryInAnOutage(t *testing.T) {
 	whole := func(names []string) bool {
 		return !slices.ContainsFunc(all, func(name string) bool { return !slices.Contains(names, name) })
 	}
+	another := newServer(fakeapi.Legacy())
 	for name, fault := range map[string]fakeapi.Fault{
+		"the list of another group": fakeapi.Func("another's list", func(req *http.Request) (*http.Response, error) {
+			req = req.Clone(req.Context())
+			req.URL.Path = "/apis/other.example.com/v1"
+			return another.Client().Transport.RoundTrip(req)
+		}),
 		"a gateway's 404": fakeapi.StatusText(404), "an empty 404": fakeapi.Empty(404), "the server's own 404": fakeapi.Text(404, "404 page not found\n"), "refused": fakeapi.Refused(),
 		"login": fakeapi.LoginPage(), "{}": fakeapi.EmptyObject(), "403": fakeapi.Status(403, 0), "500": fakeapi.Status(500, 0), "cut": fakeapi.TruncatedClean(), "nothing": fakeapi.Empty200(),
 	} {
@@ -245,29 +256,25 @@ func TestCachedDiscoveryAnswersAsClientGo(t *testing.T) {
 		if diff := cmp.Diff(answersOf(t, theirs), answersOf(t, v)); diff != "" {
 			t.Errorf("client-go's answers and ours (-theirs +ours):\n%s", diff)
 		}
-		wantLists := func(when string, want, failed int) []*metav1.APIGroup {
-			t.Helper()
-			groups, lists, err := v.ServerGroupsAndResources()
-			if byVersion, _ := discovery.GroupDiscoveryFailedErrorGroups(err); len(lists) != want || len(byVersion) != failed || err != nil && failed == 0 {
-				t.Errorf("%s: %d lists, %v; want %d lists, and %d versions that failed", when, len(lists), err, want, failed)
-			}
-			return groups
-		}
-		wantLists("core/v1, and 3 versions of 12 groups", 1+12*3, 0)
 		before := must(theirs.ServerGroups())
 		server.PutVersion("g0002.example.com", fakeapi.Version{Name: "v4"})
 		v.Invalidate()
 		if list, err := v.ServerResourcesForGroupVersion("g0002.example.com/v4"); err != nil || len(list.APIResources) != 0 {
 			t.Errorf("an empty version: %v, %v; want an empty list", list, err)
 		}
-		wantLists("an empty version beside them", 1+12*3+1, 0)
+		if _, lists, err := v.ServerGroupsAndResources(); len(lists) != 1+12*3+1 || err != nil {
+			t.Errorf("%d lists, %v; want core/v1, 3 versions of 12 groups, and the empty one", len(lists), err)
+		}
 		down := server.Groups()[3]
 		down.Versions = slices.Clone(down.Versions)
 		down.Versions[0].Stale = true
 		server.Remove("g0002.example.com")
 		server.Put(down)
 		v.Invalidate()
-		groups := wantLists("a group gone, and a version of another one down", 1+11*3, 1)
+		groups, lists, err := v.ServerGroupsAndResources()
+		if failed, _ := discovery.GroupDiscoveryFailedErrorGroups(err); len(lists) != 1+11*3 || len(failed) != 1 {
+			t.Errorf("%d lists, %v; want core/v1, 3 versions of 11 groups, and one version that failed", len(lists), err)
+		}
 		if diff := cmp.Diff(before.Groups[3].Versions, groups[2].Versions); diff != "" {
 			t.Errorf("a version is down (-before +now):\n%s", diff)
 		}
@@ -288,22 +295,19 @@ func TestCachedDiscoveryAnswersAsClientGo(t *testing.T) {
 
 func answersOf(t *testing.T, d discovery.DiscoveryInterface) map[string]any {
 	t.Helper()
-	list, err := d.ServerGroups()
-	groups, lists, err2 := d.ServerGroupsAndResources()
-	preferred, err3 := d.ServerPreferredResources()
-	namespaced, err4 := d.ServerPreferredNamespacedResources()
-	one, err5 := d.ServerResourcesForGroupVersion("g0003.example.com/v2")
-	_, err6 := d.ServerResourcesForGroupVersion("absent.example.com/v1")
-	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
+	groups, lists, err := d.ServerGroupsAndResources()
+	if err != nil {
 		t.Fatal(err)
 	}
+	_, err = d.ServerResourcesForGroupVersion("absent.example.com/v1")
 	slices.SortFunc(lists, func(a, b *metav1.APIResourceList) int { return strings.Compare(a.GroupVersion, b.GroupVersion) })
 	for i := range lists { // a list of the document has no kind
 		lists[i] = &metav1.APIResourceList{GroupVersion: lists[i].GroupVersion, APIResources: lists[i].APIResources}
 	}
 	return map[string]any{
-		"groups": list.Groups, "groups, too": groups, "lists": lists, "one": one, "absent": err6 == memory.ErrCacheNotFound, //nolint:errorlint // Callers compare it.
-		"preferred": resourcesIn(preferred), "namespaced": resourcesIn(namespaced),
+		"groups": must(d.ServerGroups()).Groups, "groups, too": groups, "lists": lists, "one": must(d.ServerResourcesForGroupVersion("g0003.example.com/v2")),
+		"preferred": resourcesIn(must(d.ServerPreferredResources())), "namespaced": resourcesIn(must(d.ServerPreferredNamespacedResources())),
+		"absent": err == memory.ErrCacheNotFound, //nolint:errorlint // Callers compare it.
 	}
 }
 
@@ -352,25 +356,6 @@ func TestCachedDiscoveryUseAllocatesNothing(t *testing.T) {
 	}); got > 0 {
 		t.Errorf("%v allocations; want none", got)
 	}
-}
-
-// A use during a reading is not answered from before a change that was known then.
-func TestCachedDiscoveryUseDuringAReading(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		v := newView(t, server, server.Client().Transport)
-		v.divert(through(func(req *http.Request) (*http.Response, error) {
-			resp, err := server.Client().Transport.RoundTrip(req)
-			time.Sleep(time.Second) // the answer is under way
-			return resp, err
-		}))
-		go func() { _, _ = v.ServerGroups() }()
-		time.Sleep(1500 * time.Millisecond)
-		serve(server, newKind)
-		wantServed(t, v.mapper, newKind)
-		if names, err := v.served(t); !slices.Contains(names, "new.example.com/v1/news") {
-			t.Errorf("served %q, %v; want the kind that the mapper has found", names, err)
-		}
-	})
 }
 
 // A transport that panics or ends its goroutine is an outage, and no more.

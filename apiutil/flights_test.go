@@ -5,10 +5,11 @@
 package apiutil_test
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -23,91 +25,90 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// mostGroups is how many groups one lookup reads at a time.
-const mostGroups = 8
-
-// A requestLog notes when requests begin. It fails the test if two for one path are under way at
-// once: one read of the server is one flight.
-type requestLog struct {
-	next http.RoundTripper
-	t    *testing.T
-
-	mu       sync.Mutex
-	underway map[string]bool // by path
-	began    time.Time       // the latest ones
-	rounds   [][]string      // the paths of those that begin at the same time
+// inBubble runs test in a bubble. Then it gives requests that nobody waits for any more
+// the time to end, by their timeouts.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(10 * time.Minute)
+		test(t)
+	})
 }
 
-func (l *requestLog) RoundTrip(req *http.Request) (*http.Response, error) {
-	path := req.URL.Path
-	l.mu.Lock()
-	if l.underway[path] {
-		l.t.Errorf("a request for %s begins while another one is under way", path)
+// goroutines counts those of the caller's bubble. Other tests may run beside it.
+func goroutines() int {
+	stacks := make([]byte, 16<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	bubble := regexp.MustCompile(`synctest bubble \d+`).Find(stacks) // the caller's stack is the first
+	return bytes.Count(stacks, append(bubble, ']'))
+}
+
+// eachServer runs test with a server of each mode, in a bubble.
+func eachServer(t *testing.T, test func(t *testing.T, server *fakeapi.Server)) {
+	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+		inBubble(t, func(t *testing.T) { test(t, newServer(forms)) })
+	})
+}
+
+// latency is what a request takes where time is counted in requests.
+const latency = 20 * time.Millisecond
+
+// eachWarmMapper runs test in both modes, with a mapper that knows all of a server
+// with 20 groups of so many versions, and whose requests are watched.
+func eachWarmMapper(t *testing.T, versions int, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper)) {
+	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+		inBubble(t, func(t *testing.T) {
+			server := fakeapi.New(fakeapi.Typical(20, versions, 2)...)
+			server.SetForms(forms)
+			m := newMapperOfFlights(t, server)
+			if _, err := m.ResourceSingularizer("pods"); err != nil {
+				t.Fatal(err)
+			}
+			server.SetLatency(latency)
+			server.TakeRequests()
+			test(t, server, m)
+		})
+	})
+}
+
+// allAtOnce calls lookup n times at once and returns how long that takes.
+func allAtOnce(n int, lookup func(i int)) time.Duration {
+	start := time.Now()
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { lookup(i) })
 	}
-	l.underway[path] = true
-	if now := time.Now(); now != l.began {
-		l.began, l.rounds = now, append(l.rounds, nil)
+	wg.Wait()
+	return time.Since(start)
+}
+
+// A flightLog fails the test if two requests for one path are under way at once: one read of the
+// server is one flight.
+type flightLog struct {
+	next     http.RoundTripper
+	t        *testing.T
+	underway sync.Map // by path
+	told     sync.Map // likewise: a failure is told once
+}
+
+func (l *flightLog) RoundTrip(req *http.Request) (*http.Response, error) {
+	if _, is := l.underway.LoadOrStore(req.URL.Path, true); !is {
+		defer l.underway.Delete(req.URL.Path)
+	} else if _, told := l.told.LoadOrStore(req.URL.Path, true); !told {
+		l.t.Errorf("a request for %s begins while another one is under way", req.URL.Path)
 	}
-	l.rounds[len(l.rounds)-1] = append(l.rounds[len(l.rounds)-1], path)
-	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.underway[path] = false
-	}()
 	return l.next.RoundTrip(req)
 }
 
-// newLoggedMapper makes a mapper whose requests are noted.
-func newLoggedMapper(t *testing.T, server *fakeapi.Server) (*apiutil.DynamicRESTMapper, *requestLog) {
+func newMapperOfFlights(t *testing.T, server *fakeapi.Server) *apiutil.DynamicRESTMapper {
 	t.Helper()
-	log := &requestLog{next: server.Client().Transport, t: t, underway: map[string]bool{}}
-	return newMapperThrough(t, server, log, apiutil.DynamicRESTMapperOptions{}), log
+	return newMapperThrough(t, server, &flightLog{next: server.Client().Transport, t: t}, apiutil.DynamicRESTMapperOptions{})
 }
 
 var typical = schema.GroupVersionKind{Group: "g0001.example.com", Version: "v1", Kind: "Kind0001A"}
 
 func typicalGroup(n int) string { return fmt.Sprintf("g%04d.example.com", n) }
-
-// typicalAs is another kind in the same place.
-func typicalAs(kind string) schema.GroupVersionKind {
-	return typical.GroupVersion().WithKind(kind)
-}
-
-// The requests of one lookup that names a group follow each other. Those of one that
-// searches all groups go side by side if each group has to be read.
-func TestRequestsOfOneLookup(t *testing.T) {
-	eachWarmMapper(t, 1, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
-		m, log := newLoggedMapper(t, server)
-		for when, reset := range map[string]func(){
-			"at first": func() {}, "after Reset": m.Reset, "after ResetGroup": func() { m.ResetGroup(typical.Group) },
-		} {
-			for _, form := range lookupForms(typicalAs("Absent")) {
-				reset()
-				log.rounds = nil
-				_, _ = form.ask(context.Background(), m)
-				most, why := 1, "they follow each other"
-				if form.group == "" && modeOf(t) == "legacy" {
-					most, why = mostGroups, "without the aggregated document all groups are read, 8 at a time"
-				}
-				for i, round := range log.rounds {
-					if n := len(round); n > most || n < most && 2 <= i && i < len(log.rounds)-1 { // after the document
-						t.Errorf("%s %s: %d requests begin at once, want %d: %s. All, by when they begin:\n%s",
-							form.name, when, n, most, why, textOfLines(log.rounds))
-						break
-					}
-				}
-			}
-		}
-	})
-}
-
-func textOfLines[T any](list []T) (text string) {
-	for _, item := range list {
-		text += fmt.Sprintln("   ", item)
-	}
-	return text
-}
 
 // Lookups at once share their reads, and those in different groups do not wait for each other. A
 // read that was under way when a lookup began is too old for it. It waits for that, and shares the
@@ -115,8 +116,8 @@ func textOfLines[T any](list []T) (text string) {
 // it takes twice as long at most.
 func TestLookupsAtOnce(t *testing.T) {
 	number := func(i int) string { return fmt.Sprintf("Absent%d", i) }
-	absent := func(m *apiutil.DynamicRESTMapper, group, kind string, versions ...string) error {
-		_, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: kind}, versions...)
+	absent := func(m *apiutil.DynamicRESTMapper, i int, versions ...string) error {
+		_, err := m.RESTMapping(schema.GroupKind{Group: typical.Group, Kind: number(i)}, versions...)
 		return err
 	}
 	for name, test := range map[string]struct {
@@ -125,9 +126,9 @@ func TestLookupsAtOnce(t *testing.T) {
 	}{
 		"lookups that are the first of a program": {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return lookUp(m, typical) }},
 		"lookups of one kind and one version":     {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return miss(m, typical.Group, "v1") }},
-		"lookups of other kinds in one version":   {200, func(m *apiutil.DynamicRESTMapper, i int) error { return absent(m, typical.Group, number(i), "v1") }},
+		"lookups of other kinds in one version":   {200, func(m *apiutil.DynamicRESTMapper, i int) error { return absent(m, i, "v1") }},
 		"lookups of one kind in any version":      {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return miss(m, typical.Group) }},
-		"lookups of other kinds in any version":   {200, func(m *apiutil.DynamicRESTMapper, i int) error { return absent(m, typical.Group, number(i)) }},
+		"lookups of other kinds in any version":   {200, func(m *apiutil.DynamicRESTMapper, i int) error { return absent(m, i) }},
 		"lookups in any group":                    {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return missByResource(m, "") }},
 		"lookups in absent groups, of a version":  {10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, number(i)+".example.com", "v1") }},
 		"lookups in absent groups, of any":        {10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, number(i)+".example.com") }},
@@ -136,9 +137,9 @@ func TestLookupsAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachWarmMapper(t, 1, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 				first := strings.Contains(name, "first")
-				one, _ := newLoggedMapper(t, server)
+				one := newMapperOfFlights(t, server)
 				if first {
-					m, _ = newLoggedMapper(t, server) // knows nothing yet, as the other one
+					m = newMapperOfFlights(t, server) // knows nothing yet, as the other one
 				} else {
 					readAll(t, one)
 				}
@@ -170,6 +171,7 @@ func TestLookupsAtOnce(t *testing.T) {
 	}
 }
 
+// requestsByPath counts the requests since they were last taken.
 func requestsByPath(server *fakeapi.Server) map[string]int {
 	counts := map[string]int{}
 	for _, r := range server.TakeRequests() {
@@ -209,8 +211,7 @@ func TestLookupInManyGroupsHoldsLittle(t *testing.T) {
 }
 
 // What is called with a context returns when that ends, with its cause and without NoMatch,
-// whatever the cause is.
-// The reads go on, and their results stay. A thousand calls leave nothing behind.
+// whatever the cause is. A thousand calls leave nothing behind.
 func TestCallsEndWithTheirContext(t *testing.T) {
 	hanging := schema.GroupVersionKind{Group: typicalGroup(10), Version: "v1", Kind: "Absent"}
 	known := schema.GroupVersionKind{Group: hanging.Group, Version: "v1", Kind: "Known"}
@@ -263,18 +264,114 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		if now := goroutines(); now > before+20 {
 			t.Errorf("%d goroutines, %d before", now, before)
 		}
-		time.Sleep(5 * time.Minute)
-		server.ClearFaults()
-		serve(server, hanging)
-		ctx, cancel := context.WithTimeout(context.Background(), latency/2)
-		defer cancel()
-		if err := lookup("v1")(ctx, m); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("5 minutes later: %v", err)
-		}
-		time.Sleep(latency / 2)
-		synctest.Wait()
-		server.TakeRequests()
-		wantServed(t, m, hanging)
-		wantRequests(t, server, "after the read of a lookup that has left")
 	})
+}
+
+// Lookups, changes and resets that meet each other's reads at every moment. A
+// request takes 20 ms and is answered with what was served when it arrived.
+
+// miss looks up a kind that is not served.
+func miss(m *apiutil.DynamicRESTMapper, group string, versions ...string) error {
+	_, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: "Absent"}, versions...)
+	return err
+}
+
+// missByResource is the same by resource.
+func missByResource(m *apiutil.DynamicRESTMapper, group string) error {
+	_, err := m.KindFor(schema.GroupVersionResource{Group: group, Resource: "absents"})
+	return err
+}
+
+// othersReads are what others may be reading meanwhile: nothing that is served.
+var othersReads = map[string]func(m *apiutil.DynamicRESTMapper, group string) error{
+	"a version":     func(m *apiutil.DynamicRESTMapper, group string) error { return miss(m, group, "v1") },
+	"versions":      func(m *apiutil.DynamicRESTMapper, group string) error { return miss(m, group, "v1", "v2", "v3") },
+	"a group":       func(m *apiutil.DynamicRESTMapper, group string) error { return miss(m, group) },
+	"a prefix":      missByResource,
+	"any group":     func(m *apiutil.DynamicRESTMapper, _ string) error { return missByResource(m, "") },
+	"after a Reset": func(m *apiutil.DynamicRESTMapper, group string) error { m.Reset(); return miss(m, group, "v1") },
+	"after a ResetGroup": func(m *apiutil.DynamicRESTMapper, group string) error {
+		m.ResetGroup(group)
+		return miss(m, group)
+	},
+}
+
+// unheard is a group that the server has and the mapper does not know yet.
+const unheard = "unheard.example.com"
+
+// eachRace runs test in both modes at each moment of all that others may read of a group,
+// with a warm mapper of a slow server. when says what that is. others waits for them.
+func eachRace(t *testing.T, group string, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, when string, others func())) {
+	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+		for what, read := range othersReads {
+			for moment := 5 * time.Millisecond; moment < 160*time.Millisecond; moment += 10 * time.Millisecond {
+				inBubble(t, func(t *testing.T) {
+					server := newServer(forms)
+					m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+					readAll(t, m)
+					server.PutVersion(unheard, fakeVersion("v1", "Whatever"))
+					server.SetLatency(latency)
+					var others sync.WaitGroup
+					others.Go(func() { _ = read(m, group) })
+					time.Sleep(moment)
+					test(t, server, m, fmt.Sprintf("%v after others began to read %s", moment, what), others.Wait)
+					others.Wait()
+				})
+			}
+		}
+	})
+}
+
+// F2: what was served before a lookup began is found, whatever older reads of the
+// same thing end meanwhile.
+func TestLookupsBesideOlderReads(t *testing.T) {
+	for where, gvk := range map[string]schema.GroupVersionKind{
+		"unheard group":  {Group: unheard, Version: "v1", Kind: "Added"},
+		"absent group":   {Group: "absent.example.com", Version: "v1", Kind: "Added"},
+		"known version":  {Group: fooKind.Group, Version: "v1", Kind: "Added"},
+		"unread version": {Group: fooKind.Group, Version: "v3", Kind: "Added"},
+	} {
+		t.Run(where, func(t *testing.T) {
+			eachRace(t, gvk.Group, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, when string, _ func()) {
+				kinds := []string{gvk.Kind}
+				if where == "known version" {
+					kinds = []string{"Foo", "Bar", gvk.Kind}
+				}
+				server.PutVersion(gvk.Group, fakeVersion(gvk.Version, kinds...))
+				forms := lookupForms(gvk)
+				allAtOnce(len(forms), func(i int) { forms[i].wantAnswer(t, m, when) })
+			})
+		})
+	}
+}
+
+// F3: a reset is settled by no read that began before it, of no part of what a
+// lookup needs.
+func TestResetsBesideOlderReads(t *testing.T) {
+	for name, reset := range map[string]func(*apiutil.DynamicRESTMapper){
+		"Reset":      func(m *apiutil.DynamicRESTMapper) { m.Reset() },
+		"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(fooKind.Group) },
+	} {
+		for lookups, wait := range map[string]bool{"at once": false, "when the others are done": true} {
+			t.Run(name+"/"+lookups, func(t *testing.T) {
+				eachRace(t, fooKind.Group, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, when string, others func()) {
+					server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo:cluster"))
+					reset(m)
+					if wait {
+						others()
+					}
+					questions := [][]string{nil, {"v1"}, {"v2", "v1"}}
+					allAtOnce(len(questions), func(i int) {
+						mapping, err := m.RESTMapping(fooKind.GroupKind(), questions[i]...)
+						if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
+							t.Errorf("%s: %q: %s", when, questions[i], answered(mappingText(mapping), err))
+						}
+						if _, err := m.RESTMapping(barKind.GroupKind(), questions[i]...); !meta.IsNoMatchError(err) {
+							t.Errorf("%s: %q of what has gone: %v", when, questions[i], err)
+						}
+					})
+				})
+			})
+		}
+	}
 }

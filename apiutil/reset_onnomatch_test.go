@@ -85,28 +85,24 @@ func TestResetOnNoMatchErrors(t *testing.T) {
 		{"discovery failed around nothing", &apiutil.ErrResourceDiscoveryFailed{}, false},
 		{"the end of a context", context.Canceled, false},
 	} {
-		wrapped := map[string]error{"bare": test.err}
-		if err := test.err; err != nil {
-			wrapped = map[string]error{
-				"bare":                           err,
-				"wrapped":                        fmt.Errorf("get: %w", fmt.Errorf("again: %w", err)),
-				"joined":                         errors.Join(errors.New("first"), err),
-				"joined behind a missing object": fmt.Errorf("both: %w", errors.Join(missingObject, fmt.Errorf("wrapped: %w", err))),
-				"joined in the text":             fmt.Errorf("%w and %w", forbidden, err),
-				"aggregated":                     fmt.Errorf("both: %w", utilerrors.NewAggregate([]error{errors.New("first"), err})),
-				"in a discovery failure":         discoveryFailed(errors.Join(forbidden, err)),
-			}
+		err := test.err
+		wrapped := map[string]error{
+			"bare":                           err,
+			"wrapped":                        fmt.Errorf("get: %w", fmt.Errorf("again: %w", err)),
+			"joined":                         errors.Join(errors.New("first"), err),
+			"joined behind a missing object": fmt.Errorf("both: %w", errors.Join(missingObject, fmt.Errorf("wrapped: %w", err))),
+			"joined in the text":             fmt.Errorf("%w and %w", forbidden, err),
+			"aggregated":                     fmt.Errorf("both: %w", utilerrors.NewAggregate([]error{errors.New("first"), err})),
+			"in a discovery failure":         discoveryFailed(errors.Join(forbidden, err)),
 		}
 		if !test.stale && apierrors.IsNotFound(test.err) {
 			delete(wrapped, "in a discovery failure") // where it says so
 		}
 		for how, err := range wrapped {
 			resets = 0
-			if got := apiutil.ResetOnNoMatch(err, resettableMapper{}); got != test.stale || (resets == 1) != test.stale {
-				t.Errorf("%s, %s: returned %t after %d resets; want %t", how, test.name, got, resets, test.stale)
-			}
-			if apiutil.ResetOnNoMatch(err) {
-				t.Errorf("%s, %s: returned true, nothing was there to reset", how, test.name)
+			got, without := apiutil.ResetOnNoMatch(err, resettableMapper{}), apiutil.ResetOnNoMatch(err)
+			if got != test.stale || (resets == 1) != test.stale || without {
+				t.Errorf("%s, %s: returned %t after %d resets, want %t; and %t without a mapper, want false", how, test.name, got, resets, test.stale, without)
 			}
 		}
 	}

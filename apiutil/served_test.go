@@ -47,25 +47,19 @@ func TestServed(t *testing.T) {
 	})
 }
 
-// A NoMatch says what upstream's says. The debug page says beside it where the kind is served.
+// The hint is there for an error in an error, and on the debug page; a lookup's own error is upstream's.
 func TestNoMatchHint(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+	inBubble(t, func(t *testing.T) {
+		m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{})
 		page, handler := httptest.NewRecorder(), m.DebugHandler()
 		handler.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/", nil)) // which notes misses from now on
 		readAll(t, m)
-		err := lookUp(m, schema.GroupVersionKind{Group: "example.com", Version: "v3", Kind: "Foo"})
-		if want := `no matches for kind "Foo" in version "example.com/v3"`; fmt.Sprint(err) != want {
-			t.Errorf("%v, want %s", err, want)
-		}
-		const hint = "Foo: example.com/v1"
-		if got := m.NoMatchHint(fmt.Errorf("wrapped: %w", err)); got != hint || m.NoMatchHint(errors.New("other")) != "" {
-			t.Errorf("hint %q, want %q, and none for another error", got, hint)
-		}
+		err := fmt.Errorf("wrapped: %w", lookUp(m, schema.GroupVersionKind{Group: "example.com", Version: "v3", Kind: "Foo"}))
 		time.Sleep(time.Second)
 		handler.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/", nil))
-		if !strings.Contains(page.Body.String(), hint) {
-			t.Errorf("the debug page has no hint:\n%s", page.Body)
+		const text, hint = `wrapped: no matches for kind "Foo" in version "example.com/v3"`, "Foo: example.com/v1"
+		if got := m.NoMatchHint(err); err.Error() != text || got != hint || m.NoMatchHint(errors.New("other")) != "" || !strings.Contains(page.Body.String(), hint) {
+			t.Errorf("error %q, want %q; hint %q, want %q, here and on the debug page, and none for another error:\n%s", err, text, got, hint, page.Body)
 		}
 	})
 }
@@ -105,105 +99,71 @@ func TestRunWhileServedLogsSilentEnd(t *testing.T) {
 
 // A controller is what RunWhileServed runs.
 type controller struct {
-	begun, now, ended atomic.Int32
-	lingers           atomic.Int64              // how long after it was cancelled
-	ends              atomic.Pointer[runResult] // with what, when it was cancelled
-	quits             chan runResult            // it ends by itself
-	returned          chan error                // what RunWhileServed has returned
-	cancel            context.CancelFunc
+	begun, ended atomic.Int32
+	lingers      atomic.Int64          // how long after it was cancelled
+	ends         atomic.Pointer[error] // with what, when it was cancelled
+	quits        chan error            // it ends by itself
+	returned     chan error            // what RunWhileServed has returned
+	cancel       context.CancelFunc
 }
 
-type runResult struct{ error }
+var errRun = errors.New("failing")
 
 // runResults are what it returns.
-var runResults = func() map[string]runResult {
-	failure := errors.New("failing")
-	return map[string]runResult{
-		"nil": {nil}, "failing": {failure}, "canceled": {context.Canceled},
-		"both": {fmt.Errorf("stopping: %w", errors.Join(context.Canceled, failure))},
-	}
-}()
+var runResults = map[string]error{
+	"nil": nil, "failing": errRun, "canceled": context.Canceled, "both": fmt.Errorf("stopping: %w", errors.Join(context.Canceled, errRun)),
+}
 
 func runController(t *testing.T, m *apiutil.DynamicRESTMapper, gvks []schema.GroupVersionKind) *controller {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &controller{quits: make(chan runResult, 1), returned: make(chan error, 1), cancel: cancel}
-	c.ends.Store(&runResult{})
+	c := &controller{quits: make(chan error, 1), returned: make(chan error, 1), cancel: cancel}
+	c.ends.Store(new(error))
 	go func() {
 		c.returned <- m.RunWhileServed(ctx, func(ctx context.Context) error {
-			c.begun.Add(1)
-			if c.now.Add(1) > 1 {
+			if c.begun.Add(1)-c.ended.Load() > 1 {
 				t.Error("it runs twice at once")
 			}
 			defer c.ended.Add(1)
-			defer c.now.Add(-1)
 			select {
-			case result := <-c.quits:
-				return result.error
+			case err := <-c.quits:
+				return err
 			case <-ctx.Done():
 				time.Sleep(time.Duration(c.lingers.Load()))
-				return c.ends.Load().error
+				return *c.ends.Load()
 			}
 		}, gvks...)
 	}()
 	return c
 }
 
-// A subscriber keeps what it is sent.
 type subscriber struct {
 	changes <-chan []apiutil.APIChange
 	cancel  context.CancelFunc
-	kinds   map[schema.GroupVersionKind]string // the mappings of what is served, as text
 }
 
 func subscribe(m *apiutil.DynamicRESTMapper) *subscriber {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &subscriber{changes: m.Subscribe(ctx), cancel: cancel, kinds: map[schema.GroupVersionKind]string{}}
+	return &subscriber{changes: m.Subscribe(ctx), cancel: cancel}
 }
 
 // take returns what has been sent by now as text, a line each; nil if nothing has been.
-func (s *subscriber) take(t *testing.T) []string {
+func (s *subscriber) take(t *testing.T) (lines []string) {
 	t.Helper()
 	synctest.Wait()
+	var batch []apiutil.APIChange
 	select {
-	case batch, open := <-s.changes:
-		if !open {
-			t.Error("the channel is closed")
+	case batch = <-s.changes:
+		if len(batch) == 0 {
+			t.Error("an empty slice is sent, or the channel is closed")
 		}
-		return s.apply(t, batch)
 	default:
-		return nil
 	}
-}
-
-// apply takes over a batch, which must be a difference to what was sent before.
-func (s *subscriber) apply(t *testing.T, batch []apiutil.APIChange) []string {
-	t.Helper()
-	if len(batch) == 0 {
-		t.Error("an empty batch")
-	}
-	var lines []string
-	removing := true
 	for _, change := range batch {
-		gvk, text := change.Mapping.GroupVersionKind, mappingText(&change.Mapping)
-		before, known := s.kinds[gvk]
-		switch change.Type {
-		case apiutil.APIAdded, apiutil.APIChanged:
-			if removing = false; known != (change.Type == apiutil.APIChanged) {
-				t.Errorf("%s of %s, which was %q", change.Type, gvk, before)
-			}
-			s.kinds[gvk] = text
-		case apiutil.APIRemoved:
-			if !known || !removing || text != before {
-				t.Errorf("removal of %q, which was %q; or after an addition", text, before)
-			}
-			delete(s.kinds, gvk)
-		default:
-			t.Errorf("a change of type %q", change.Type)
-		}
+		line := fmt.Sprintf("%s %s", change.Type, mappingText(&change.Mapping))
 		if verbs := strings.Join(change.Verbs, " "); verbs != "create delete deletecollection get list patch update watch" {
-			text += ", to " + verbs
+			line += ", to " + verbs
 		}
-		lines = append(lines, fmt.Sprintf("%s %s", change.Type, text))
+		lines = append(lines, line)
 	}
 	return lines
 }

@@ -80,7 +80,10 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 				s.watched.lists[path].happen(args[0], args[1:])
 			}
 		}
-	case "fleet", "for", "use-of", "engage", "leave", "expel", "mapper", "keys", "running", "start-fleet", "stop-fleet", "unheard", "hear", "fleet-reset-on-no-match":
+	case "fleet":
+		return "", s.newFleet(args)
+	case "use-of", "engage", "leave", "expel", "mapper", "keys", "running", "start-fleet", "stop-fleet", "unheard", "hear", "fleet-health", "another-server",
+		"fleet-reset-on-no-match":
 		return s.inFleet(name, args)
 	case "cache", "deferred", "short", "poll", "reads", "fresh", "invalidate", "reset-deferred":
 		return s.discover(name, args)
@@ -124,9 +127,13 @@ func (s *storyStage) call(name string, args []string) func(ctx context.Context) 
 			}
 			return told, err
 		}
-	case "follow":
+	case "follow", "known":
+		ask := follow.Of(s.mapper, false).Mapping
+		if name == "known" {
+			ask = follow.Of(s.mapper, false).Now
+		}
 		return func(context.Context) (string, error) {
-			mapping, err := follow.Of(s.mapper, false).Mapping(kindOf(args[0]))
+			mapping, err := ask(kindOf(args[0]))
 			return answerWord(mappingText(mapping), err), err
 		}
 	case "confirm":
@@ -137,6 +144,8 @@ func (s *storyStage) call(name string, args []string) func(ctx context.Context) 
 			}
 			return string(now.Scope.Name()), nil
 		}
+	case "for":
+		return func(context.Context) (string, error) { return s.fleet.forKey(s.t, strings.Trim(args[0], "-")), nil }
 	case "has", "list":
 		return func(context.Context) (string, error) { return s.inCache(name, args[0]), nil }
 	}
@@ -348,9 +357,7 @@ func (s *storyStage) background(command string, args []string) (told string, err
 		s.subscribers[name].close(s.t)
 		delete(s.subscribers, name)
 	case "changes":
-		lines := s.subscribers[name].take(s.t)
-		slices.SortStableFunc(lines, func(a, b string) int { return -strings.Compare(a[:3], b[:3]) })
-		return cmp.Or(strings.Join(lines, "; "), "none"), nil
+		return cmp.Or(strings.Join(s.subscribers[name].take(s.t), "; "), "none"), nil
 	case "run":
 		s.controllers[name] = runController(s.t, s.mapper, kinds())
 	case "runs":
@@ -393,6 +400,10 @@ func (s *storyStage) upset(name string, args []string) error {
 	switch name {
 	case "serve":
 		s.server.PutVersion(groupOf(args[0]), fakeVersion(args[1], strings.Split(args[2], ",")...))
+	case "typical":
+		n, err := strconv.Atoi(args[0])
+		s.server.SetGroups(fakeapi.Typical(n, 1, 1)...)
+		return err
 	case "remove":
 		if len(args) == 1 {
 			s.server.Remove(groupOf(args[0]))

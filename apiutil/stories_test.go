@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"text/tabwriter"
 	"time"
 
 	"k8s.io/client-go/restmapper"
@@ -103,17 +104,12 @@ func storyDifference(path string, line int, want, got string) string {
 			continue
 		}
 		fmt.Fprintf(&text, "%s:%d: %s\n", path, step.line, step.command)
-		rows, width := inColumns(append([]string{"want"}, step.prints...), append([]string{"got"}, steps[i].prints...)), 0
-		for _, row := range rows {
-			width = max(width, len(row[0]))
+		columns := tabwriter.NewWriter(&text, 0, 0, 1, ' ', 0)
+		fmt.Fprintln(columns, "    want\t| got")
+		for _, row := range inColumns(step.prints, steps[i].prints) {
+			fmt.Fprintf(columns, "    %s\t%s %s\n", row[0], map[bool]string{true: "=", false: "≠"}[row[0] == row[1]], row[1])
 		}
-		for n, row := range rows {
-			sign := map[bool]string{true: "=", false: "≠"}[row[0] == row[1]]
-			if n == 0 {
-				sign = "|"
-			}
-			fmt.Fprintf(&text, "    %-*s %s %s\n", width, row[0], sign, row[1])
-		}
+		_ = columns.Flush()
 	}
 	if differ > 5 {
 		fmt.Fprintf(&text, "and %d more steps\n", differ-5)
