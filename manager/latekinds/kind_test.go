@@ -424,9 +424,9 @@ func TestGoneIsToldWhenItCannotBeRead(t *testing.T) {
 				informer := w.informs.informer
 				w.informs.mu.Unlock()
 				if informer != nil && len(informer.GetStore().List()) > 0 {
-					told.told("the cache still has " + e.Object.Name)
+					told.add("", "the cache still has " + e.Object.Name)
 				}
-				told.told("delete " + e.Object.Name)
+				told.add("", "delete " + e.Object.Name)
 			},
 		}
 		for range 2 { // sources
