@@ -228,7 +228,7 @@ func (s *storyStage) observe(command string, args []string) (told string) {
 	case "tried":
 		n, bounds := 0, [2]int{}
 		for _, list := range s.watched.lists {
-			n += list.count("list") + list.count("watch")
+			n += len(list.Requests())
 		}
 		for i, arg := range args {
 			bounds[i], _ = strconv.Atoi(arg)
