@@ -116,8 +116,12 @@ func ownErrors() map[string]error {
 
 func unconditional(req *http.Request) bool { return req.Header.Get("If-None-Match") == "" }
 
-// What has happened to a mapper when the fault begins.
-var faultStages = []string{"at first use", "after warm-up", "after Reset", "after ResetGroup"}
+var (
+	faultKnown    = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Known"}
+	faultNewKind  = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "New"}
+	faultNewGroup = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Newer"}
+	faultAbsent   = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Absent"}
+)
 
 // TestFaultIsNeverNoMatch meets each fault with each form of lookup, at each stage, on both
 // kinds of server: never NoMatch for what the fault hid, what is known is served,
@@ -132,19 +136,21 @@ func TestFaultIsNeverNoMatch(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					defer time.Sleep(time.Minute) // reads that nobody waits for end by their timeouts
-					for _, stage := range faultStages {
+					for _, stage := range []string{"at first use", "after warm-up", "after Reset", "after ResetGroup"} {
 						for i, form := range lookupForms(faultKnown) {
 							if strings.Contains(form.name, "sFor ") && stage != "after warm-up" || fc.brief && !strings.HasPrefix(form.name, "RESTMapping ") {
 								continue
 							}
-							f := &faultPlay{faultCase: fc, forms: forms, stage: stage, form: i}
-							f.play(t, faultNewKind)
+							wanted := []schema.GroupVersionKind{faultNewKind, faultNewGroup, faultAbsent}
 							switch {
-							case strings.HasPrefix(form.name, "RESTMapping "):
-								f.play(t, faultNewGroup)
-								f.play(t, faultAbsent)
 							case strings.HasPrefix(form.name, "ResourceFor "):
-								f.play(t, faultAbsent)
+								wanted = []schema.GroupVersionKind{faultNewKind, faultAbsent}
+							case !strings.HasPrefix(form.name, "RESTMapping "):
+								wanted = wanted[:1]
+							}
+							for _, kind := range wanted {
+								f := &faultPlay{faultCase: fc, stage: stage, known: form, form: lookupForms(kind)[i], served: kind != faultAbsent}
+								f.play(t, forms)
 							}
 						}
 					}
@@ -154,53 +160,24 @@ func TestFaultIsNeverNoMatch(t *testing.T) {
 	}
 }
 
-var (
-	faultKnown    = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Known"}
-	faultNewKind  = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "New"}
-	faultNewGroup = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Newer"}
-	faultAbsent   = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Absent"}
-)
-
 // A faultPlay is one encounter of a mapper with a fault.
 type faultPlay struct {
 	faultCase
-	forms fakeapi.Forms
-	stage string
-	form  int // of lookupForms
+	stage       string     // what has happened to the mapper when the fault begins
+	known, form lookupForm // of a kind that the mapper knows after warm-up, and of one that it cannot know
+	served      bool       // the other one is served
 
 	server *fakeapi.Server
 	mapper *apiutil.DynamicRESTMapper
 }
 
-func (f *faultPlay) play(t *testing.T, wanted schema.GroupVersionKind) {
+func (f *faultPlay) play(t *testing.T, forms fakeapi.Forms) {
 	t.Helper()
-	f.begin(t)
-	known, form := lookupForms(faultKnown)[f.form], lookupForms(wanted)[f.form]
-	if f.match == nil {
-		f.match = fakeapi.All()
-	}
-	heal := f.server.SetFault(f.match, f.fault)
-	f.wantKnown(t, known)
-	answer, err := form.ask(context.Background(), f.mapper)
-	f.judge(t, form, wanted, answer, err)
-	f.wantKnown(t, known)
-	heal()
-	if wanted != faultAbsent {
-		form.wantAnswer(t, f.mapper, f.stage+", healed")
-	} else if answer, err := form.ask(context.Background(), f.mapper); !meta.IsNoMatchError(err) {
-		t.Errorf("%s, %s, healed: %q, %v; want NoMatch", form.name, f.stage, answer, err)
-	}
-	known.wantAnswer(t, f.mapper, f.stage+", healed")
-}
-
-// begin makes a server and a mapper, warms it up or not, and adds to the server
-// what the mapper cannot know.
-func (f *faultPlay) begin(t *testing.T) {
 	f.server = fakeapi.New(
 		fakeGroup("", fakeVersion("v1", "Pod")),
 		fakeGroup("example.com", fakeVersion("v1", "Known"), fakeVersion("v1alpha1", "Other")),
 	)
-	f.server.SetForms(f.forms)
+	f.server.SetForms(forms)
 	f.mapper = newMapper(t, f.server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 5 * time.Second, MaxResponseBytes: 64 << 10})
 	if f.stage != "at first use" {
 		lookupForms(faultKnown)[0].wantAnswer(t, f.mapper, "warming up") // in any group, which reads all
@@ -214,60 +191,64 @@ func (f *faultPlay) begin(t *testing.T) {
 		f.mapper.ResetGroup(faultKnown.Group)
 	}
 	f.server.TakeRequests()
+	match := f.match
+	if match == nil {
+		match = fakeapi.All()
+	}
+	heal := f.server.SetFault(match, f.fault)
+	f.wantKnown(t)
+	answer, err := f.form.ask(context.Background(), f.mapper)
+	f.judge(t, answer, err)
+	f.wantKnown(t)
+	heal()
+	if f.served {
+		f.form.wantAnswer(t, f.mapper, f.stage+", healed")
+	} else if answer, err := f.form.ask(context.Background(), f.mapper); !meta.IsNoMatchError(err) {
+		t.Errorf("%s, %s, healed: %q, %v; want NoMatch", f.form.name, f.stage, answer, err)
+	}
+	f.known.wantAnswer(t, f.mapper, f.stage+", healed")
 }
 
 // wantKnown looks up what the mapper knows, if it knows something. Only after a Reset may
 // the mapper try the server first.
-func (f *faultPlay) wantKnown(t *testing.T, known lookupForm) {
+func (f *faultPlay) wantKnown(t *testing.T) {
 	t.Helper()
 	if f.stage == "at first use" {
 		return
 	}
 	before := len(f.server.Requests())
-	known.wantAnswer(t, f.mapper, f.stage+", during the fault")
+	f.known.wantAnswer(t, f.mapper, f.stage+", during the fault")
 	if n := len(f.server.Requests()) - before; n > 0 && f.stage == "after warm-up" && f.reach != hidesNone {
-		t.Errorf("%s, %s: %d requests for what is known", known.name, f.stage, n)
+		t.Errorf("%s, %s: %d requests for what is known", f.known.name, f.stage, n)
 	}
 }
 
-// judge looks at what a lookup of wanted found during the fault.
-func (f *faultPlay) judge(t *testing.T, form lookupForm, wanted schema.GroupVersionKind, answer string, err error) {
+// judge looks at what the lookup of what the mapper cannot know found during the fault.
+func (f *faultPlay) judge(t *testing.T, answer string, err error) {
 	t.Helper()
-	served := wanted != faultAbsent
+	form, noMatch := f.form, meta.IsNoMatchError(err)
 	switch {
-	case err == nil && served && f.reach != hidesAll && answer == form.want:
+	case f.reach != hidesAll && (err == nil && f.served && answer == form.want || noMatch && !f.served):
 		return
-	case err != nil && meta.IsNoMatchError(err) && !served && f.reach != hidesAll:
-		return
-	case err == nil, meta.IsNoMatchError(err), f.reach == hidesNone, form.what == "singular" && answer != form.subject:
-		t.Errorf("%s, %s, for %s, which is served: %t; got %q, %v; want an error that is no NoMatch, or the truth where that gets past the fault", form.name, f.stage, wanted.Kind, served, answer, err)
+	case err == nil, noMatch, f.reach == hidesNone, form.what == "singular" && answer != form.subject:
+		t.Errorf("%s, %s, of a kind that is served: %t; got %q, %v; want an error that is no NoMatch, or the truth where that gets past the fault", form.name, f.stage, f.served, answer, err)
 		return
 	}
-	f.judgeError(t, form, err)
-}
-
-func (f *faultPlay) judgeError(t *testing.T, form lookupForm, err error) {
-	t.Helper()
 	for _, want := range []string{"/api", form.group, form.version} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s, %s: no %q in: %v", form.name, f.stage, want, err)
 		}
 	}
-	if strings.Contains(err.Error(), fakeapi.Token) {
-		t.Errorf("%s, %s: the token is in: %v", form.name, f.stage, err)
-	}
-	if apierrors.IsNotFound(err) {
-		t.Errorf("%s, %s: apierrors.IsNotFound is true of: %v", form.name, f.stage, err)
+	if strings.Contains(err.Error(), fakeapi.Token) || apierrors.IsNotFound(err) {
+		t.Errorf("%s, %s: want no token %s in it, and no apierrors.IsNotFound: %v", form.name, f.stage, fakeapi.Token, err)
 	}
 	if f.is != nil && f.stage == "at first use" && !errors.Is(err, f.is) {
 		t.Errorf("%s, %s: errors.Is does not find %q in: %v", form.name, f.stage, f.is, err)
 	}
 	var failed *apiutil.ErrResourceDiscoveryFailed
-	if f.stage == "after warm-up" && form.version != "" {
-		gv := schema.GroupVersion{Group: form.group, Version: form.version}
-		if !errors.As(err, &failed) || (*failed)[gv] == nil || !strings.Contains(err.Error(), "/apis/"+gv.String()) {
-			t.Errorf("%s, %s: not said of which version: %v", form.name, f.stage, err)
-		}
+	if gv := (schema.GroupVersion{Group: form.group, Version: form.version}); f.stage == "after warm-up" && gv.Version != "" &&
+		(!errors.As(err, &failed) || (*failed)[gv] == nil || !strings.Contains(err.Error(), "/apis/"+gv.String())) {
+		t.Errorf("%s, %s: not said of which version: %v", form.name, f.stage, err)
 	}
 	for _, r := range f.server.Requests() {
 		if r.Host != "fake.invalid" {
