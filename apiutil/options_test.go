@@ -35,12 +35,9 @@ func TestConstructorsDoNothing(t *testing.T) {
 	cfg, client := server.Config(), server.Client()
 	all := apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Millisecond, WatchAPIs: true, NegativeTTL: time.Hour, UnhealthyAfter: time.Nanosecond}
 	for range 20 {
-		for _, m := range []meta.RESTMapper{
-			must(apiutil.NewDynamicRESTMapper(cfg, client)), must(apiutil.DynamicRESTMapperProvider(all)(cfg, client)),
-			must(apiutil.NewDynamicRESTMapperWithOptions(cfg, client, all)),
-		} {
-			meta.MaybeResetRESTMapper(m)
-		}
+		meta.MaybeResetRESTMapper(must(apiutil.NewDynamicRESTMapper(cfg, client)))
+		meta.MaybeResetRESTMapper(must(apiutil.DynamicRESTMapperProvider(all)(cfg, client)))
+		meta.MaybeResetRESTMapper(must(apiutil.NewDynamicRESTMapperWithOptions(cfg, client, all)))
 	}
 	wantRequests(t, server, "constructors, and resets")
 }
@@ -56,17 +53,14 @@ func TestArgumentsThatCannotBe(t *testing.T) {
 		opts   options
 		want   string
 	}
-	rows := []arguments{
-		{nil, client, options{}, "cfg is nil"},
-		{cfg, nil, options{}, "httpClient is nil"},
-		{cfg, client, options{RefreshInterval: -1}, "RefreshInterval"},
-		{cfg, client, options{NegativeTTL: -1}, "NegativeTTL"},
-		{cfg, client, options{RequestTimeout: -1}, "RequestTimeout"},
-		{cfg, client, options{MaxResponseBytes: -1}, "MaxResponseBytes"},
-		{cfg, client, options{UnhealthyAfter: -1}, "UnhealthyAfter"},
-		{cfg, client, options{RefreshInterval: 30}, "RefreshInterval is 30ns, less than 1ms: give it with its unit"},
-		{cfg, client, options{MaxAge: 30}, "MaxAge is 30ns"},
-		{cfg, client, options{RequestTimeout: 30}, "RequestTimeout is 30ns"},
+	rows := []arguments{{nil, client, options{}, "cfg is nil"}, {cfg, nil, options{}, "httpClient is nil"}}
+	for want, opts := range map[string]options{
+		"RefreshInterval": {RefreshInterval: -1}, "NegativeTTL": {NegativeTTL: -1}, "RequestTimeout": {RequestTimeout: -1},
+		"MaxResponseBytes": {MaxResponseBytes: -1}, "UnhealthyAfter": {UnhealthyAfter: -1},
+		"RefreshInterval is 30ns, less than 1ms: give it with its unit": {RefreshInterval: 30},
+		"MaxAge is 30ns": {MaxAge: 30}, "RequestTimeout is 30ns": {RequestTimeout: 30},
+	} {
+		rows = append(rows, arguments{cfg, client, opts, want})
 	}
 	for _, host := range []string{
 		"http://admin:secret@[host", "https://admin:my secret@host", "https://admin:se/secret@host%zz", "admin:secret@host:443/path",
@@ -209,14 +203,11 @@ func TestCallbacksMayMiss(t *testing.T) {
 						t.Errorf("a lookup: %v; want NoMatch", err)
 					}
 				}
-				if took := time.Since(start); took > 10*time.Second {
-					t.Errorf("5 lookups took %v; want a few requests of %v", took, latency)
-				}
-				stop := startMapper(t, m)
+				took, stop := time.Since(start), startMapper(t, m)
 				time.Sleep(10 * time.Second)
 				stop()
-				if asked.Load() == 0 {
-					t.Error("no callback")
+				if took > 10*time.Second || asked.Load() == 0 {
+					t.Errorf("5 lookups took %v, with %d callbacks; want a few requests of %v, and some", took, asked.Load(), latency)
 				}
 				cancel()
 				time.Sleep(time.Minute) // for the lookup of the last callback to end
@@ -235,38 +226,34 @@ func (noMiss) Miss(string) {}
 func TestReportThatHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const reads, kinds, most = 64, 4000, 1024 // most is how many calls wait
-		calls := 0
+		calls, hang, start := 0, make(chan struct{}), time.Now()
 		server := newServer(fakeapi.Aggregated())
-		hang := make(chan struct{})
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: noMiss{func() { calls++; <-hang }}, RefreshInterval: time.Hour})
 		stop := startMapper(t, m)
-		start := time.Now()
-		heap := func(first, n int) (bytes uint64) {
-			for i := range n {
-				names := make([]string, kinds)
-				for k := range names {
-					names[k] = fmt.Sprintf("Kind%dOf%d", k, first+i)
-				}
-				server.PutVersion(newKind.Group, fakeVersion("v1", names...))
-				if err := m.Refresh(context.Background()); err != nil {
-					t.Error(err)
-				}
-				wantAbsent(t, m, lateKind) // a miss
+		var heap [reads + 1]uint64
+		running := 0
+		for i := range heap {
+			names := make([]string, kinds)
+			for k := range names {
+				names[k] = fmt.Sprintf("Kind%dOf%d", k, i)
 			}
+			server.PutVersion(newKind.Group, fakeVersion("v1", names...))
+			if err := m.Refresh(context.Background()); err != nil {
+				t.Error(err)
+			}
+			wantAbsent(t, m, lateKind) // a miss
 			server.TakeRequests()
 			for range 3 { // what is shared goes with the second
 				runtime.GC()
 			}
 			var stats runtime.MemStats
 			runtime.ReadMemStats(&stats)
-			return stats.HeapAlloc
+			if heap[i] = stats.HeapAlloc; i == reads/4 {
+				running = goroutines()
+			}
 		}
-		few, before := heap(0, reads/4), goroutines()
-		if many := heap(reads/4, reads); many > few+few/2 {
-			t.Errorf("%d bytes after %d reads, %d after %d; want half as many more at most", few, reads/4, many, reads/4+reads)
-		}
-		if now := goroutines(); now > before {
-			t.Errorf("%d goroutines after %d reads, %d after %d more", before, reads/4, now, reads)
+		if few, many := heap[reads/4], heap[reads]; many > few+few/2 || goroutines() > running {
+			t.Errorf("%d bytes and %d goroutines after %d reads, %d and %d after %d; want half as many bytes more at most, and no goroutine more", few, running, reads/4, many, goroutines(), reads)
 		}
 		for range most {
 			wantAbsent(t, m, lateKind)
