@@ -12,13 +12,11 @@ import (
 	"math"
 	"net/http"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -126,34 +124,6 @@ func TestBodiesAreBounded(t *testing.T) {
 			t.Errorf("%d bytes of a long error page were read, for an error of %d: %v; want %d and 4000 at most", read, len(text), err, 2*limit)
 		}
 	})
-}
-
-// Once the document was read, the mapper reports a Retry-After and does not wait: client-go would sleep inside the
-// request, while others wait for it. The next lookup asks at once.
-func TestRetryAfterIsReportedAndNotAwaited(t *testing.T) {
-	for text, after := range map[string]int{"429 Too Many Requests": 3, "503 Service Unavailable": 5, "500 Internal Server Error": 0} { // seconds; 0: it does not say when
-		inBubble(t, func(t *testing.T) {
-			server := newServer(fakeapi.Aggregated())
-			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-			readAll(t, m)
-			serve(server, newKind)
-			code, _ := strconv.Atoi(text[:3])
-			server.SetFault(fakeapi.All(), fakeapi.Times(1, fakeapi.Status(code, after)))
-			start := time.Now()
-			err := lookUp(m, newKind)
-			if err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), text) || after > 0 && !strings.Contains(err.Error(), fmt.Sprintf("%d seconds", after)) {
-				t.Errorf("got %v; want an error with %q and %d seconds", err, text, after)
-			}
-			if seconds, said := apierrors.SuggestsClientDelay(err); seconds != after || said != (after > 0) {
-				t.Errorf("the error says to come back after %d seconds (%t), the server said %d", seconds, said, after)
-			}
-			wantServed(t, m, newKind)
-			if took := time.Since(start); took != 0 {
-				t.Errorf("two lookups took %v; want none to wait", took)
-			}
-			wantRequests(t, server, "two lookups, after the document", "/api 200", "/apis 200", fmt.Sprint("/apis/new.example.com/v1 ", code), "/apis/new.example.com/v1 200")
-		})
-	}
 }
 
 // A rate limit of the rest.Config counts for discovery, too. What it does not send is no failure of the server.

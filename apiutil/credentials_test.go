@@ -227,6 +227,10 @@ func TestNamesDoNotRepeatTheToken(t *testing.T) {
 			t.Errorf("%v; want an error that is no NoMatch, and no token in it or in: %s", err, text)
 		}
 		wantServed(t, m, fooKind)
+		for _, password := range []string{"404", "served", "e"} { // which are in the words that say that a kind is absent
+			m := caller{configure: func(cfg *rest.Config) { cfg.Username, cfg.Password = "me", password }}.mapper(server)
+			wantAbsent(t, m, lateKind)
+		}
 	})
 }
 

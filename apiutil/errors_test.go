@@ -42,8 +42,10 @@ type faultCase struct {
 	fault fakeapi.Fault
 	match func(*http.Request) bool // nil: every request
 	reach faultReach
-	is    error // the cause, if a caller may want to tell it apart
-	brief bool  // it meets one form of lookup: all go the same way, and there is a lot to do
+	is    error            // the cause, if a caller may want to tell it apart
+	typed func(error) bool // of apierrors, if it is an error of such a type
+	later int              // after how many seconds the server asks to come back
+	brief bool             // it meets one form of lookup: all go the same way, and there is a lot to do
 }
 
 func faultCases() []faultCase {
@@ -53,15 +55,15 @@ func faultCases() []faultCase {
 		{name: "reset in mid-body", fault: fakeapi.ResetMidBody(), is: syscall.ECONNRESET},
 		{name: "timeout", fault: fakeapi.Timeout(), is: context.DeadlineExceeded},
 		{name: "slow drip", fault: fakeapi.SlowDrip(100 * time.Millisecond)},
-		{name: "401", fault: fakeapi.Status(401, 0)},
-		{name: "403", fault: fakeapi.Status(403, 0)},
+		{name: "401", fault: fakeapi.Status(401, 0), typed: apierrors.IsUnauthorized},
+		{name: "403", fault: fakeapi.Status(403, 0), typed: apierrors.IsForbidden},
 		{name: "404 on /apis", fault: fakeapi.Status(404, 0), match: fakeapi.At("/apis"), reach: hidesSome},
 		{name: "404 on /apis as text", fault: fakeapi.StatusText(404), match: fakeapi.At("/apis"), reach: hidesSome},
-		{name: "429", fault: fakeapi.Status(429, 1)},
+		{name: "429", fault: fakeapi.Status(429, 3), typed: apierrors.IsTooManyRequests, later: 3},
 		{name: "500", fault: fakeapi.Status(500, 0)},
 		{name: "502 as a page", fault: fakeapi.StatusText(502)},
 		{name: "503", fault: fakeapi.Status(503, 0)},
-		{name: "503 with Retry-After", fault: fakeapi.Status(503, 2)},
+		{name: "503 with Retry-After", fault: fakeapi.Status(503, 2), typed: apierrors.IsServiceUnavailable, later: 2},
 		{name: "truncated", fault: fakeapi.Truncated(), is: io.ErrUnexpectedEOF},
 		{name: "truncated, Content-Length too", fault: fakeapi.TruncatedClean()},
 		{name: "not JSON", fault: fakeapi.NotJSON()},
@@ -72,29 +74,39 @@ func faultCases() []faultCase {
 		{name: "{}", fault: fakeapi.EmptyObject()},
 		{name: "login page", fault: fakeapi.LoginPage()},
 		{name: "304 nobody asked for", fault: fakeapi.Unexpected304(), match: unconditional, reach: hidesSome},
+		{name: "304 nobody asked for, with a body", fault: answering(304, "", errors.New("was read")), match: unconditional, reach: hidesSome, brief: true},
+		{name: "101, whose body is the connection", fault: answering(101, "", errors.New("was read")), brief: true},
 		{name: "over the limit", fault: fakeapi.Huge(1 << 20)},
 		{name: "redirect to another host", fault: fakeapi.Redirect("http://elsewhere.invalid/apis")},
 		{name: "empty group list", fault: fakeapi.EmptyGroupList(), match: roots, reach: hidesSome},
 		{name: "null group list", fault: fakeapi.NullItems(), match: roots, reach: hidesSome},
 		{name: "duplicate groups", fault: fakeapi.DuplicateGroups(), reach: hidesNone},
 	}
+	for _, length := range []int{970, 5000, 17 << 10} {
+		fault := fakeapi.Text(403, asStatus(strings.Repeat("no ", length/3)))
+		cases = append(cases, faultCase{name: fmt.Sprintf("403 with %d bytes", length), fault: fault, typed: apierrors.IsForbidden, brief: true})
+	}
 	for name, fault := range notFounds() {
 		cases = append(cases, faultCase{name: "404, " + name, fault: fault, brief: true})
 	}
 	for name, own := range ownErrors() {
-		cases = append(cases, faultCase{name: "a transport's own " + name, fault: answering(nil, own), brief: true},
-			faultCase{name: "a body's own " + name, fault: answering(iotest.ErrReader(own), nil), brief: true})
+		cases = append(cases, faultCase{name: "a transport's own " + name, fault: answering(0, "", own), brief: true},
+			faultCase{name: "a body's own " + name, fault: answering(200, "", own), brief: true})
+	}
+	for _, body := range []string{"404 page not found\n", `{"kind":"Status","apiVersion":"v1","code":404}`} { // however much was read of it
+		cases = append(cases, faultCase{name: "404 that breaks off after " + body[:6], fault: answering(404, body, io.ErrUnexpectedEOF), is: io.ErrUnexpectedEOF, brief: true})
 	}
 	return cases
 }
 
-// answering is a fault: an answer with that body, or none.
-func answering(body io.Reader, err error) fakeapi.Fault {
+// answering is a fault: an answer whose body breaks off, or none.
+func answering(code int, body string, err error) fakeapi.Fault {
 	return fakeapi.Func("own", func(*http.Request) (*http.Response, error) {
-		if err != nil {
+		if code == 0 {
 			return nil, err
 		}
-		return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ContentLength: -1, Body: io.NopCloser(body)}, nil
+		broken := io.MultiReader(strings.NewReader(body), iotest.ErrReader(err))
+		return &http.Response{StatusCode: code, Header: http.Header{}, ProtoMajor: 1, ContentLength: -1, Body: io.NopCloser(broken)}, nil
 	})
 }
 
@@ -197,7 +209,11 @@ func (f *faultPlay) play(t *testing.T, forms fakeapi.Forms) {
 	}
 	heal := f.server.SetFault(match, f.fault)
 	f.wantKnown(t)
+	start := time.Now()
 	answer, err := f.form.ask(context.Background(), f.mapper)
+	if took := time.Since(start); f.later > 0 && f.stage != "at first use" && took > 0 {
+		t.Errorf("%s, %s: took %v; want no wait, others wait for the same request: client-go would sleep inside of it", f.form.name, f.stage, took)
+	}
 	f.judge(t, answer, err)
 	f.wantKnown(t)
 	heal()
@@ -239,8 +255,17 @@ func (f *faultPlay) judge(t *testing.T, answer string, err error) {
 			t.Errorf("%s, %s: no %q in: %v", form.name, f.stage, want, err)
 		}
 	}
+	if strings.Contains(err.Error(), "was read") {
+		t.Errorf("%s, %s: a body was read that may have no end: %v", form.name, f.stage, err)
+	}
 	if strings.Contains(err.Error(), fakeapi.Token) || apierrors.IsNotFound(err) {
 		t.Errorf("%s, %s: want no token %s in it, and no apierrors.IsNotFound: %v", form.name, f.stage, fakeapi.Token, err)
+	}
+	if typed := f.typed == nil || f.typed(err); !typed || len(err.Error()) > 5000 {
+		t.Errorf("%s, %s: has the type of its code: %t; want that, and 5000 bytes at most, which is 1000 for each of four reads and the rest, of: %v", form.name, f.stage, typed, err)
+	}
+	if seconds, said := apierrors.SuggestsClientDelay(err); seconds != f.later || said != (f.later > 0) || said && !strings.Contains(err.Error(), fmt.Sprintf("%d seconds", f.later)) {
+		t.Errorf("%s, %s: says to come back after %d seconds (%t), the server said %d: %v", form.name, f.stage, seconds, said, f.later, err)
 	}
 	if f.is != nil && f.stage == "at first use" && !errors.Is(err, f.is) {
 		t.Errorf("%s, %s: errors.Is does not find %q in: %v", form.name, f.stage, f.is, err)
@@ -334,17 +359,4 @@ func TestTheServerSaysAbsent(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A long message of the server is cut, and the error keeps its type.
-func TestLongMessageKeepsTheType(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		for _, length := range []int{10, 970, 5000, 17 << 10} {
-			server.SetFault(fakeapi.All(), fakeapi.Text(http.StatusForbidden, asStatus(strings.Repeat("no ", length/3))))
-			if err := lookUp(m, newKind); !apierrors.IsForbidden(err) || len(err.Error()) > 3000 {
-				t.Errorf("a message of %d bytes: IsForbidden %v; want that, and 3000 bytes at most of: %v", length, apierrors.IsForbidden(err), err)
-			}
-		}
-	})
 }

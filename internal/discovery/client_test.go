@@ -5,12 +5,10 @@ package discovery
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -290,44 +288,6 @@ func TestListsThatCallThemselvesOtherwise(t *testing.T) {
 		body := fmt.Sprintf(`{"kind":"APIResourceList","groupVersion":%q,"resources":[{"name":"rs","kind":"R"}]}`, claim)
 		if table, err := decodeTable([]byte(body), schema.GroupVersion{Group: "g", Version: "v1"}); (err == nil) != fine || (table != nil) != fine {
 			t.Errorf("a list at g/v1 that calls itself %s: table %v, %v; want that it is read: %t", claim, table, err, fine)
-		}
-	}
-}
-
-// A 404 that breaks off does not say that anything is absent, whatever was read of it. The body of a 101 is the
-// connection: a read of it might never end. That of a 304 may be as long. A transport may return nothing.
-func TestBodiesThatBreakAreNoAbsence(t *testing.T) {
-	for _, test := range []struct {
-		code       int
-		body, says string
-	}{
-		{http.StatusNotFound, pageNotFound, "unexpected EOF"},
-		{http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","code":404}`, "unexpected EOF"},
-		{http.StatusSwitchingProtocols, "", "101"},
-		{http.StatusNotModified, "", "304"},
-		{0, "", "nil *Response"},
-	} {
-		c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
-			if test.code == 0 {
-				return nil, nil //nolint:nilnil // That is the fault.
-			}
-			body := io.MultiReader(strings.NewReader(test.body), iotest.ErrReader(io.ErrUnexpectedEOF))
-			return &http.Response{StatusCode: test.code, Header: http.Header{}, Request: req, Body: io.NopCloser(body)}, nil
-		}))
-		if table, _, err := c.Version(context.Background(), "example.com", "v1"); err == nil || !strings.Contains(err.Error(), test.says) {
-			t.Errorf("code %d, body %q: %v, %v; want an error with %q", test.code, test.body, table, err, test.says)
-		}
-	}
-}
-
-// A credential may be a part of the words in which absence is said.
-func TestAbsenceBesideAnyPassword(t *testing.T) {
-	for _, password := range []string{"404", "served", "e"} {
-		_, via := newServer(fakeapi.Typical(1, 1, 1)...)
-		c := newClient(t, via)
-		c.secrets = secretsOf(&rest.Config{Password: password})
-		if table, _, err := c.Version(context.Background(), "g0001.example.com", "v9"); table != nil || err != nil {
-			t.Errorf("beside the password %q: served %v, %v; want that it is not", password, table != nil, err)
 		}
 	}
 }
