@@ -180,28 +180,26 @@ func TestWatchesLastForMinutes(t *testing.T) {
 // is refused. A stream of events that never ends leaves the heap as it is, and is read with pauses,
 // so that it costs no busy processor.
 func TestWatchesTakeLittleMemory(t *testing.T) {
-	items := func(size int) []answer {
+	listOf := func(size int) []answer {
 		body := list + `"metadata":{"resourceVersion":"5"},"items":[` + strings.Repeat("{},", size/3) + "{}]}"
 		return slices.Repeat([]answer{{body: body, end: io.EOF}}, 100)
 	}
-	heap := func() (live, all int64) {
-		var stats runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&stats)
-		return int64(stats.HeapAlloc), int64(stats.TotalAlloc)
-	}
 	for name, api := range map[string]struct{ lists, watches []answer }{
-		"a list within the bound": {items(1 << 20), []answer{{}}},
-		"a list beyond it":        {items(8 << 20), []answer{{}}},
+		"a list within the bound": {listOf(1 << 20), []answer{{}}},
+		"a list beyond it":        {listOf(8 << 20), []answer{{}}},
 		"events":                  {nil, []answer{{body: strings.Repeat(added, 64<<20/len(added)), end: io.EOF}}},
 	} {
-		live, all := heap()
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
 		whileWatching(t, api.lists, api.watches, func(t *testing.T, w *watcherTest) {
 			time.Sleep(10 * time.Second)
-			liveNow, allNow := heap()
+			runtime.GC()
+			runtime.ReadMemStats(&after)
 			now := w.look()
-			if most := int64(12 * now.lists * (2 << 20)); liveNow-live > 1<<20 || name != "events" && allNow-all > most {
-				t.Errorf("%s: %d bytes are kept, %d were allocated; want less than 1 MiB, and %d (12 times the bound of 2 MiB for each list)", name, liveNow-live, allNow-all, most)
+			kept, made, most := int64(after.HeapAlloc-before.HeapAlloc), after.TotalAlloc-before.TotalAlloc, uint64(12*now.lists*(2<<20))
+			if kept > 1<<20 || name != "events" && made > most {
+				t.Errorf("%s: %d bytes are kept, %d were allocated; want less than 1 MiB, and %d (12 times the bound of 2 MiB for each list)", name, kept, made, most)
 			}
 			if w.Watching() == (name == "a list beyond it") || now.watches > 1 {
 				t.Errorf("%s: watching: %v, after %d watches; a list beyond the bound is refused, the others are followed by one watch", name, w.Watching(), now.watches)
