@@ -78,6 +78,9 @@ func faultCases() []faultCase {
 		{name: "101, whose body is the connection", fault: answering(101, "", errors.New("was read")), brief: true},
 		{name: "over the limit", fault: fakeapi.Huge(1 << 20)},
 		{name: "redirect to another host", fault: fakeapi.Redirect("http://elsewhere.invalid/apis")},
+		{name: "redirect of /apis to another host", fault: fakeapi.Redirect("//elsewhere.invalid/apis"), match: fakeapi.At("/apis"), reach: hidesSome},
+		{name: "redirect of /apis to another port", fault: fakeapi.Redirect("http://fake.invalid:81/apis"), match: fakeapi.At("/apis"), reach: hidesSome},
+		{name: "redirect of /apis on the host", fault: moved(), match: notMoved, reach: hidesNone},
 		{name: "empty group list", fault: fakeapi.EmptyGroupList(), match: roots, reach: hidesSome},
 		{name: "null group list", fault: fakeapi.NullItems(), match: roots, reach: hidesSome},
 		{name: "duplicate groups", fault: fakeapi.DuplicateGroups(), reach: hidesNone},
@@ -127,6 +130,14 @@ func ownErrors() map[string]error {
 }
 
 func unconditional(req *http.Request) bool { return req.Header.Get("If-None-Match") == "" }
+
+func moved() fakeapi.Fault {
+	return fakeapi.Func("moved", func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusFound, Body: http.NoBody, Header: http.Header{"Location": {"http://fake.invalid/apis?moved"}}}, nil
+	})
+}
+
+func notMoved(req *http.Request) bool { return req.URL.Path == "/apis" && req.URL.RawQuery == "" }
 
 var (
 	faultKnown    = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Known"}
@@ -243,6 +254,11 @@ func (f *faultPlay) wantKnown(t *testing.T) {
 func (f *faultPlay) judge(t *testing.T, answer string, err error) {
 	t.Helper()
 	form, noMatch := f.form, meta.IsNoMatchError(err)
+	for _, r := range f.server.Requests() { // client-go's transport would send the credentials along
+		if r.Host != "fake.invalid" {
+			t.Errorf("%s, %s: a request to %s, with Authorization %q", form.name, f.stage, r.Host, r.Authorization)
+		}
+	}
 	switch {
 	case f.reach != hidesAll && (err == nil && f.served && answer == form.want || noMatch && !f.served):
 		return
@@ -274,11 +290,6 @@ func (f *faultPlay) judge(t *testing.T, answer string, err error) {
 	if gv := (schema.GroupVersion{Group: form.group, Version: form.version}); f.stage == "after warm-up" && gv.Version != "" &&
 		(!errors.As(err, &failed) || (*failed)[gv] == nil || !strings.Contains(err.Error(), "/apis/"+gv.String())) {
 		t.Errorf("%s, %s: not said of which version: %v", form.name, f.stage, err)
-	}
-	for _, r := range f.server.Requests() {
-		if r.Host != "fake.invalid" {
-			t.Errorf("%s, %s: a request to %s, with Authorization %q", form.name, f.stage, r.Host, r.Authorization)
-		}
 	}
 }
 

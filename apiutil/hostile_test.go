@@ -21,7 +21,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -444,31 +443,6 @@ func TestNamesDoNotRepeatTheToken(t *testing.T) {
 			wantAbsent(t, m, lateKind)
 		}
 	})
-}
-
-// A redirect is followed on the same host, and never to another one: client-go's
-// transport would send the credentials along. A lookup with a version goes on to the
-// version's own path.
-func TestRedirectsStayOnTheHost(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	const followed, refused = "GET /apis  v2+protobuf 200", "GET /apis/example.com/v1  legacy 200"
-	for to, next := range map[string]string{
-		"http://fake.invalid/apis?moved": followed, "http://elsewhere.invalid/apis": refused, "http://fake.invalid:81/apis": refused, "//elsewhere.invalid/apis": refused,
-	} {
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		server.SetFault(fakeapi.At("/apis"), fakeapi.Times(1, fakeapi.Func("Redirect", func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: 302, Body: http.NoBody, Header: http.Header{"Location": {to}}}, nil
-		})))
-		wantServed(t, m, fooKind)
-		requests := server.Requests()
-		if got, want := textOfAll(requests, fakeapi.Request.String), "GET /api  v2+protobuf 200; GET /apis  Redirect 302; "+next; got != want {
-			t.Errorf("redirected to %s, the mapper sent %s; want %s", to, got, want)
-		}
-		if i := slices.IndexFunc(requests, func(r fakeapi.Request) bool { return r.Host != "fake.invalid" }); i >= 0 {
-			t.Errorf("redirected to %s: a request to %s with Authorization %q", to, requests[i].Host, requests[i].Authorization)
-		}
-	}
 }
 
 // An error of a transport may have credentials in it that it sent elsewhere. What else it says
