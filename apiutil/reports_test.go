@@ -95,6 +95,13 @@ func (m *recordedMetrics) Watching(open bool) {
 	m.watching = open
 }
 
+// said returns what was said last of successes and of watches.
+func (m *recordedMetrics) said() (last time.Time, watching bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last, m.watching
+}
+
 // take returns the lines so far, misses last: they come from another goroutine
 // than the rest.
 func (m *recordedMetrics) take() (lines []string) {
