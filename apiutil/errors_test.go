@@ -42,8 +42,10 @@ type faultCase struct {
 	fault fakeapi.Fault
 	match func(*http.Request) bool // nil: every request
 	reach faultReach
-	is    error // the cause, if a caller may want to tell it apart
-	brief bool  // it meets one form of lookup: all go the same way, and there is a lot to do
+	is    error            // the cause, if a caller may want to tell it apart
+	typed func(error) bool // of apierrors, if it is an error of such a type
+	later int              // after how many seconds the server asks to come back
+	brief bool             // it meets one form of lookup: all go the same way, and there is a lot to do
 }
 
 func faultCases() []faultCase {
@@ -53,15 +55,15 @@ func faultCases() []faultCase {
 		{name: "reset in mid-body", fault: fakeapi.ResetMidBody(), is: syscall.ECONNRESET},
 		{name: "timeout", fault: fakeapi.Timeout(), is: context.DeadlineExceeded},
 		{name: "slow drip", fault: fakeapi.SlowDrip(100 * time.Millisecond)},
-		{name: "401", fault: fakeapi.Status(401, 0)},
-		{name: "403", fault: fakeapi.Status(403, 0)},
+		{name: "401", fault: fakeapi.Status(401, 0), typed: apierrors.IsUnauthorized},
+		{name: "403", fault: fakeapi.Status(403, 0), typed: apierrors.IsForbidden},
 		{name: "404 on /apis", fault: fakeapi.Status(404, 0), match: fakeapi.At("/apis"), reach: hidesSome},
 		{name: "404 on /apis as text", fault: fakeapi.StatusText(404), match: fakeapi.At("/apis"), reach: hidesSome},
-		{name: "429", fault: fakeapi.Status(429, 1)},
+		{name: "429", fault: fakeapi.Status(429, 3), typed: apierrors.IsTooManyRequests, later: 3},
 		{name: "500", fault: fakeapi.Status(500, 0)},
 		{name: "502 as a page", fault: fakeapi.StatusText(502)},
 		{name: "503", fault: fakeapi.Status(503, 0)},
-		{name: "503 with Retry-After", fault: fakeapi.Status(503, 2)},
+		{name: "503 with Retry-After", fault: fakeapi.Status(503, 2), typed: apierrors.IsServiceUnavailable, later: 2},
 		{name: "truncated", fault: fakeapi.Truncated(), is: io.ErrUnexpectedEOF},
 		{name: "truncated, Content-Length too", fault: fakeapi.TruncatedClean()},
 		{name: "not JSON", fault: fakeapi.NotJSON()},
@@ -72,29 +74,42 @@ func faultCases() []faultCase {
 		{name: "{}", fault: fakeapi.EmptyObject()},
 		{name: "login page", fault: fakeapi.LoginPage()},
 		{name: "304 nobody asked for", fault: fakeapi.Unexpected304(), match: unconditional, reach: hidesSome},
+		{name: "304 nobody asked for, with a body", fault: answering(304, "", errors.New("was read")), match: unconditional, reach: hidesSome, brief: true},
+		{name: "101, whose body is the connection", fault: answering(101, "", errors.New("was read")), brief: true},
 		{name: "over the limit", fault: fakeapi.Huge(1 << 20)},
 		{name: "redirect to another host", fault: fakeapi.Redirect("http://elsewhere.invalid/apis")},
+		{name: "redirect of /apis to another host", fault: fakeapi.Redirect("//elsewhere.invalid/apis"), match: fakeapi.At("/apis"), reach: hidesSome},
+		{name: "redirect of /apis to another port", fault: fakeapi.Redirect("http://fake.invalid:81/apis"), match: fakeapi.At("/apis"), reach: hidesSome},
+		{name: "redirect of /apis on the host", fault: moved(), match: notMoved, reach: hidesNone},
 		{name: "empty group list", fault: fakeapi.EmptyGroupList(), match: roots, reach: hidesSome},
 		{name: "null group list", fault: fakeapi.NullItems(), match: roots, reach: hidesSome},
 		{name: "duplicate groups", fault: fakeapi.DuplicateGroups(), reach: hidesNone},
+	}
+	for _, length := range []int{970, 5000, 17 << 10} {
+		fault := fakeapi.Text(403, asStatus(strings.Repeat("no ", length/3)))
+		cases = append(cases, faultCase{name: fmt.Sprintf("403 with %d bytes", length), fault: fault, typed: apierrors.IsForbidden, brief: true})
 	}
 	for name, fault := range notFounds() {
 		cases = append(cases, faultCase{name: "404, " + name, fault: fault, brief: true})
 	}
 	for name, own := range ownErrors() {
-		cases = append(cases, faultCase{name: "a transport's own " + name, fault: answering(nil, own), brief: true},
-			faultCase{name: "a body's own " + name, fault: answering(iotest.ErrReader(own), nil), brief: true})
+		cases = append(cases, faultCase{name: "a transport's own " + name, fault: answering(0, "", own), brief: true},
+			faultCase{name: "a body's own " + name, fault: answering(200, "", own), brief: true})
+	}
+	for _, body := range []string{"404 page not found\n", `{"kind":"Status","apiVersion":"v1","code":404}`} { // however much was read of it
+		cases = append(cases, faultCase{name: "404 that breaks off after " + body[:6], fault: answering(404, body, io.ErrUnexpectedEOF), is: io.ErrUnexpectedEOF, brief: true})
 	}
 	return cases
 }
 
-// answering is a fault: an answer with that body, or none.
-func answering(body io.Reader, err error) fakeapi.Fault {
+// answering is a fault: an answer whose body breaks off, or none.
+func answering(code int, body string, err error) fakeapi.Fault {
 	return fakeapi.Func("own", func(*http.Request) (*http.Response, error) {
-		if err != nil {
+		if code == 0 {
 			return nil, err
 		}
-		return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ContentLength: -1, Body: io.NopCloser(body)}, nil
+		broken := io.MultiReader(strings.NewReader(body), iotest.ErrReader(err))
+		return &http.Response{StatusCode: code, Header: http.Header{}, ProtoMajor: 1, ContentLength: -1, Body: io.NopCloser(broken)}, nil
 	})
 }
 
@@ -116,8 +131,20 @@ func ownErrors() map[string]error {
 
 func unconditional(req *http.Request) bool { return req.Header.Get("If-None-Match") == "" }
 
-// What has happened to a mapper when the fault begins.
-var faultStages = []string{"at first use", "after warm-up", "after Reset", "after ResetGroup"}
+func moved() fakeapi.Fault {
+	return fakeapi.Func("moved", func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusFound, Body: http.NoBody, Header: http.Header{"Location": {"http://fake.invalid/apis?moved"}}}, nil
+	})
+}
+
+func notMoved(req *http.Request) bool { return req.URL.Path == "/apis" && req.URL.RawQuery == "" }
+
+var (
+	faultKnown    = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Known"}
+	faultNewKind  = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "New"}
+	faultNewGroup = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Newer"}
+	faultAbsent   = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Absent"}
+)
 
 // TestFaultIsNeverNoMatch meets each fault with each form of lookup, at each stage, on both
 // kinds of server: never NoMatch for what the fault hid, what is known is served,
@@ -132,19 +159,21 @@ func TestFaultIsNeverNoMatch(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					defer time.Sleep(time.Minute) // reads that nobody waits for end by their timeouts
-					for _, stage := range faultStages {
+					for _, stage := range []string{"at first use", "after warm-up", "after Reset", "after ResetGroup"} {
 						for i, form := range lookupForms(faultKnown) {
 							if strings.Contains(form.name, "sFor ") && stage != "after warm-up" || fc.brief && !strings.HasPrefix(form.name, "RESTMapping ") {
 								continue
 							}
-							f := &faultPlay{faultCase: fc, forms: forms, stage: stage, form: i}
-							f.play(t, faultNewKind)
+							wanted := []schema.GroupVersionKind{faultNewKind, faultNewGroup, faultAbsent}
 							switch {
-							case strings.HasPrefix(form.name, "RESTMapping "):
-								f.play(t, faultNewGroup)
-								f.play(t, faultAbsent)
 							case strings.HasPrefix(form.name, "ResourceFor "):
-								f.play(t, faultAbsent)
+								wanted = []schema.GroupVersionKind{faultNewKind, faultAbsent}
+							case !strings.HasPrefix(form.name, "RESTMapping "):
+								wanted = wanted[:1]
+							}
+							for _, kind := range wanted {
+								f := &faultPlay{faultCase: fc, stage: stage, known: form, form: lookupForms(kind)[i], served: kind != faultAbsent}
+								f.play(t, forms)
 							}
 						}
 					}
@@ -154,53 +183,24 @@ func TestFaultIsNeverNoMatch(t *testing.T) {
 	}
 }
 
-var (
-	faultKnown    = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Known"}
-	faultNewKind  = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "New"}
-	faultNewGroup = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Newer"}
-	faultAbsent   = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Absent"}
-)
-
 // A faultPlay is one encounter of a mapper with a fault.
 type faultPlay struct {
 	faultCase
-	forms fakeapi.Forms
-	stage string
-	form  int // of lookupForms
+	stage       string     // what has happened to the mapper when the fault begins
+	known, form lookupForm // of a kind that the mapper knows after warm-up, and of one that it cannot know
+	served      bool       // the other one is served
 
 	server *fakeapi.Server
 	mapper *apiutil.DynamicRESTMapper
 }
 
-func (f *faultPlay) play(t *testing.T, wanted schema.GroupVersionKind) {
+func (f *faultPlay) play(t *testing.T, forms fakeapi.Forms) {
 	t.Helper()
-	f.begin(t)
-	known, form := lookupForms(faultKnown)[f.form], lookupForms(wanted)[f.form]
-	if f.match == nil {
-		f.match = fakeapi.All()
-	}
-	heal := f.server.SetFault(f.match, f.fault)
-	f.wantKnown(t, known)
-	answer, err := form.ask(context.Background(), f.mapper)
-	f.judge(t, form, wanted, answer, err)
-	f.wantKnown(t, known)
-	heal()
-	if wanted != faultAbsent {
-		form.wantAnswer(t, f.mapper, f.stage+", healed")
-	} else if answer, err := form.ask(context.Background(), f.mapper); !meta.IsNoMatchError(err) {
-		t.Errorf("%s, %s, healed: %q, %v; want NoMatch", form.name, f.stage, answer, err)
-	}
-	known.wantAnswer(t, f.mapper, f.stage+", healed")
-}
-
-// begin makes a server and a mapper, warms it up or not, and adds to the server
-// what the mapper cannot know.
-func (f *faultPlay) begin(t *testing.T) {
 	f.server = fakeapi.New(
 		fakeGroup("", fakeVersion("v1", "Pod")),
 		fakeGroup("example.com", fakeVersion("v1", "Known"), fakeVersion("v1alpha1", "Other")),
 	)
-	f.server.SetForms(f.forms)
+	f.server.SetForms(forms)
 	f.mapper = newMapper(t, f.server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 5 * time.Second, MaxResponseBytes: 64 << 10})
 	if f.stage != "at first use" {
 		lookupForms(faultKnown)[0].wantAnswer(t, f.mapper, "warming up") // in any group, which reads all
@@ -214,65 +214,82 @@ func (f *faultPlay) begin(t *testing.T) {
 		f.mapper.ResetGroup(faultKnown.Group)
 	}
 	f.server.TakeRequests()
+	match := f.match
+	if match == nil {
+		match = fakeapi.All()
+	}
+	heal := f.server.SetFault(match, f.fault)
+	f.wantKnown(t)
+	start := time.Now()
+	answer, err := f.form.ask(context.Background(), f.mapper)
+	if took := time.Since(start); f.later > 0 && f.stage != "at first use" && took > 0 {
+		t.Errorf("%s, %s: took %v; want no wait, others wait for the same request: client-go would sleep inside of it", f.form.name, f.stage, took)
+	}
+	f.judge(t, answer, err)
+	f.wantKnown(t)
+	heal()
+	if f.served {
+		f.form.wantAnswer(t, f.mapper, f.stage+", healed")
+	} else if answer, err := f.form.ask(context.Background(), f.mapper); !meta.IsNoMatchError(err) {
+		t.Errorf("%s, %s, healed: %q, %v; want NoMatch", f.form.name, f.stage, answer, err)
+	}
+	f.known.wantAnswer(t, f.mapper, f.stage+", healed")
 }
 
 // wantKnown looks up what the mapper knows, if it knows something. Only after a Reset may
 // the mapper try the server first.
-func (f *faultPlay) wantKnown(t *testing.T, known lookupForm) {
+func (f *faultPlay) wantKnown(t *testing.T) {
 	t.Helper()
 	if f.stage == "at first use" {
 		return
 	}
 	before := len(f.server.Requests())
-	known.wantAnswer(t, f.mapper, f.stage+", during the fault")
+	f.known.wantAnswer(t, f.mapper, f.stage+", during the fault")
 	if n := len(f.server.Requests()) - before; n > 0 && f.stage == "after warm-up" && f.reach != hidesNone {
-		t.Errorf("%s, %s: %d requests for what is known", known.name, f.stage, n)
+		t.Errorf("%s, %s: %d requests for what is known", f.known.name, f.stage, n)
 	}
 }
 
-// judge looks at what a lookup of wanted found during the fault.
-func (f *faultPlay) judge(t *testing.T, form lookupForm, wanted schema.GroupVersionKind, answer string, err error) {
+// judge looks at what the lookup of what the mapper cannot know found during the fault.
+func (f *faultPlay) judge(t *testing.T, answer string, err error) {
 	t.Helper()
-	served := wanted != faultAbsent
+	form, noMatch := f.form, meta.IsNoMatchError(err)
+	for _, r := range f.server.Requests() { // client-go's transport would send the credentials along
+		if r.Host != "fake.invalid" {
+			t.Errorf("%s, %s: a request to %s, with Authorization %q", form.name, f.stage, r.Host, r.Authorization)
+		}
+	}
 	switch {
-	case err == nil && served && f.reach != hidesAll && answer == form.want:
+	case f.reach != hidesAll && (err == nil && f.served && answer == form.want || noMatch && !f.served):
 		return
-	case err != nil && meta.IsNoMatchError(err) && !served && f.reach != hidesAll:
-		return
-	case err == nil, meta.IsNoMatchError(err), f.reach == hidesNone, form.what == "singular" && answer != form.subject:
-		t.Errorf("%s, %s, for %s, which is served: %t; got %q, %v; want an error that is no NoMatch, or the truth where that gets past the fault", form.name, f.stage, wanted.Kind, served, answer, err)
+	case err == nil, noMatch, f.reach == hidesNone, form.what == "singular" && answer != form.subject:
+		t.Errorf("%s, %s, of a kind that is served: %t; got %q, %v; want an error that is no NoMatch, or the truth where that gets past the fault", form.name, f.stage, f.served, answer, err)
 		return
 	}
-	f.judgeError(t, form, err)
-}
-
-func (f *faultPlay) judgeError(t *testing.T, form lookupForm, err error) {
-	t.Helper()
 	for _, want := range []string{"/api", form.group, form.version} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s, %s: no %q in: %v", form.name, f.stage, want, err)
 		}
 	}
-	if strings.Contains(err.Error(), fakeapi.Token) {
-		t.Errorf("%s, %s: the token is in: %v", form.name, f.stage, err)
+	if strings.Contains(err.Error(), "was read") {
+		t.Errorf("%s, %s: a body was read that may have no end: %v", form.name, f.stage, err)
 	}
-	if apierrors.IsNotFound(err) {
-		t.Errorf("%s, %s: apierrors.IsNotFound is true of: %v", form.name, f.stage, err)
+	if strings.Contains(err.Error(), fakeapi.Token) || apierrors.IsNotFound(err) {
+		t.Errorf("%s, %s: want no token %s in it, and no apierrors.IsNotFound: %v", form.name, f.stage, fakeapi.Token, err)
+	}
+	if typed := f.typed == nil || f.typed(err); !typed || len(err.Error()) > 5000 {
+		t.Errorf("%s, %s: has the type of its code: %t; want that, and 5000 bytes at most, which is 1000 for each of four reads and the rest, of: %v", form.name, f.stage, typed, err)
+	}
+	if seconds, said := apierrors.SuggestsClientDelay(err); seconds != f.later || said != (f.later > 0) || said && !strings.Contains(err.Error(), fmt.Sprintf("%d seconds", f.later)) {
+		t.Errorf("%s, %s: says to come back after %d seconds (%t), the server said %d: %v", form.name, f.stage, seconds, said, f.later, err)
 	}
 	if f.is != nil && f.stage == "at first use" && !errors.Is(err, f.is) {
 		t.Errorf("%s, %s: errors.Is does not find %q in: %v", form.name, f.stage, f.is, err)
 	}
 	var failed *apiutil.ErrResourceDiscoveryFailed
-	if f.stage == "after warm-up" && form.version != "" {
-		gv := schema.GroupVersion{Group: form.group, Version: form.version}
-		if !errors.As(err, &failed) || (*failed)[gv] == nil || !strings.Contains(err.Error(), "/apis/"+gv.String()) {
-			t.Errorf("%s, %s: not said of which version: %v", form.name, f.stage, err)
-		}
-	}
-	for _, r := range f.server.Requests() {
-		if r.Host != "fake.invalid" {
-			t.Errorf("%s, %s: a request to %s, with Authorization %q", form.name, f.stage, r.Host, r.Authorization)
-		}
+	if gv := (schema.GroupVersion{Group: form.group, Version: form.version}); f.stage == "after warm-up" && gv.Version != "" &&
+		(!errors.As(err, &failed) || (*failed)[gv] == nil || !strings.Contains(err.Error(), "/apis/"+gv.String())) {
+		t.Errorf("%s, %s: not said of which version: %v", form.name, f.stage, err)
 	}
 }
 
@@ -353,17 +370,4 @@ func TestTheServerSaysAbsent(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A long message of the server is cut, and the error keeps its type.
-func TestLongMessageKeepsTheType(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		for _, length := range []int{10, 970, 5000, 17 << 10} {
-			server.SetFault(fakeapi.All(), fakeapi.Text(http.StatusForbidden, asStatus(strings.Repeat("no ", length/3))))
-			if err := lookUp(m, newKind); !apierrors.IsForbidden(err) || len(err.Error()) > 3000 {
-				t.Errorf("a message of %d bytes: IsForbidden %v; want that, and 3000 bytes at most of: %v", length, apierrors.IsForbidden(err), err)
-			}
-		}
-	})
 }

@@ -352,10 +352,10 @@ func TestHerd(t *testing.T) {
 	for name, happen := range map[string]func(s *herdServer){
 		"200 CustomResourceDefinitions in 10 s": func(s *herdServer) {
 			for n := range 200 {
-				s.lists[crdsPath].put("things")
+				s.lists[crdsPath].happen("put", nil)
 				time.AfterFunc(80*time.Millisecond, func() {
 					s.server.PutVersion(fmt.Sprintf("crd%03d.example.com", n), fakeVersion("v1", "Thing"))
-					s.lists[crdsPath].put("things")
+					s.lists[crdsPath].happen("put", nil)
 				})
 				time.Sleep(50 * time.Millisecond)
 			}
@@ -430,14 +430,13 @@ func (s *herdServer) RoundTrip(req *http.Request) (*http.Response, error) {
 func (s *herdServer) restart(down, booting time.Duration) {
 	s.server.SetFault(fakeapi.All(), fakeapi.Refused())
 	for _, list := range s.lists {
-		list.setFailure(listFailure{refused: true})
-		list.drop()
+		list.happen("fail", []string{"refuse"})
 	}
 	time.Sleep(down)
 	ready := s.server.Boot(fakeapi.Booting{Unknown: []string{"example.com", "other.example.com", "new.example.com"}})
 	s.server.ClearFaults()
 	for _, list := range s.lists {
-		list.setFailure(listFailure{})
+		list.happen("mend", nil)
 	}
 	time.Sleep(booting)
 	ready()

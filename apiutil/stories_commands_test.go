@@ -225,19 +225,20 @@ func (s *storyStage) observe(command string, args []string) (told string) {
 		return cmp.Or(strings.Join(names, "; "), "none")
 	case "metrics":
 		told = strings.Join(s.metrics.take(), "; ")
-		if last := s.mapper.Status().LastSuccess; !s.metrics.last.Equal(last) {
-			s.t.Errorf("the last success was at %v, metrics are told %v", last, s.metrics.last)
+		said, _ := s.metrics.said()
+		if last := s.mapper.Status().LastSuccess; !said.Equal(last) {
+			s.t.Errorf("the last success was at %v, metrics are told %v", last, said)
 		}
 	case "watching":
 		open := s.mapper.Status().Watching
-		if s.metrics.watching != open {
-			s.t.Errorf("watching: %t, metrics are told %t", open, s.metrics.watching)
+		if _, said := s.metrics.said(); said != open {
+			s.t.Errorf("watching: %t, metrics are told %t", open, said)
 		}
 		return fmt.Sprint(open)
 	case "tried":
 		n, bounds := 0, [2]int{}
 		for _, list := range s.watched.lists {
-			n += list.count("list") + list.count("watch")
+			n += len(list.Requests())
 		}
 		for i, arg := range args {
 			bounds[i], _ = strconv.Atoi(arg)

@@ -356,6 +356,9 @@ func storyFaults() map[string]fakeapi.Fault {
 		"cut": fakeapi.ResetMidBody(), "401": fakeapi.Status(401, 0), "429": fakeapi.Status(429, 0), "500": fakeapi.Status(500, 0),
 		"empty": fakeapi.EmptyGroupList(), "503-once": fakeapi.Times(1, fakeapi.Status(503, 0)), "refuse-once": fakeapi.Times(1, fakeapi.Refused()),
 		"404-once": fakeapi.Times(1, fakeapi.NotFound()), "no-route": fakeapi.LostRoute(), "no-service": fakeapi.LostService("tenant"),
+		// Too busy, and when to come back:
+		"busy": fakeapi.Status(503, 1), "busy-once": fakeapi.Times(1, fakeapi.Status(500, 1)), "busy-twice": fakeapi.Times(2, fakeapi.Status(429, 2)),
+		"busy-long": fakeapi.Status(503, 10), "busy-ages": fakeapi.Status(503, 1<<62), "403-later": fakeapi.Status(403, 1),
 	}
 }
 

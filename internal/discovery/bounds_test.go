@@ -147,17 +147,6 @@ func TestLongTextsCostLittle(t *testing.T) {
 	}
 }
 
-// A group has at most as many versions as the bound, and one that stands for the others.
-func TestVersionsOfAGroupAreBounded(t *testing.T) {
-	group := `{"metadata":{"name":"g"},"name":"g","versions":[` + repeat(100, func(i int) string { return fmt.Sprintf(`{"version":"v%d"}`, i) }) + `]}`
-	for form, body := range map[string][]byte{"aggregated": aggregatedJSON(group), "listed": []byte(`{"kind":"APIGroupList","groups":[` + group + `]}`)} {
-		doc, err := decodeBulk(body, namedPath)
-		if err != nil || len(doc.groups[0].Versions()) != maxVersions+1 {
-			t.Errorf("%s: 100 versions, %v; want that %d are read, and one for the others", form, err, maxVersions)
-		}
-	}
-}
-
 // Verbs that are none cost no kind and little memory, wherever they stand.
 func TestMalformedVerbsCostNothing(t *testing.T) {
 	const most = maxElements - 1
@@ -277,11 +266,11 @@ func use(core, named *half) {
 // No document makes a decoder panic, or hang. Run it with -fuzz to look further
 // than at the seeds.
 func FuzzDecode(f *testing.F) {
-	server, via := newServer(oddities()...)
+	server := fakeapi.New(oddities()...)
 	server.SetForms(fakeapi.Forms{V2: true, V2beta1: true, Protobuf: true})
 	for _, path := range []string{"/api", "/apis", "/apis/g0001.example.com", "/apis/g0001.example.com/v2"} {
 		for _, accept := range append(strings.Split(acceptBulk, ","), "application/vnd.kubernetes.protobuf") {
-			data := body(f, via, path, accept)
+			data := body(server, path, accept)
 			f.Add(data)
 			f.Add(data[:len(data)/2])
 		}
@@ -305,9 +294,9 @@ func FuzzDecode(f *testing.F) {
 // Every document of a real form, cut off and damaged at each of its bytes.
 func TestDamagedDocumentIsNeverTakenForWhole(t *testing.T) {
 	const trailer = 4 // in protobuf two empty fields follow the document, in JSON a newline does
-	_, server := newServer(fakeapi.Typical(1, 2, 1)[1:]...)
+	server := fakeapi.New(fakeapi.Typical(1, 2, 1)[1:]...)
 	for _, accept := range strings.Split(acceptBulk, ",")[:2] {
-		data := body(t, server, "/apis", accept)
+		data := body(server, "/apis", accept)
 		for i := range data {
 			if _, err := decodeBulk(data[:i], namedPath); err == nil && i < len(data)-trailer {
 				t.Errorf("%s: cut off after %d of %d bytes, and taken for whole", accept, i, len(data))

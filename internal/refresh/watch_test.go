@@ -97,27 +97,25 @@ func TestWatcherTriesAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			opens := tt.asks == resumed || tt.answer.err == nil && tt.answer.code == 0 && tt.answer.delay == 0
-			api, asks, rings := &watchAPI{watches: []answer{tt.answer, {}}}, tt.asks, "plainly"
+			lists, watches, asks, rings := []answer(nil), []answer{tt.answer, {}}, tt.asks, "plainly"
 			switch tt.asks {
 			case "list":
-				api, asks, opens = &watchAPI{lists: []answer{tt.answer}, watches: []answer{{}}}, "list, list, watch from 5", false
+				lists, watches, asks, opens = []answer{tt.answer}, []answer{{}}, "list, list, watch from 5", false
 			case moved, movedAnew:
-				api, opens = &watchAPI{watches: []answer{ends(bookmark), tt.answer, {}}}, true
+				watches, opens = []answer{ends(bookmark), tt.answer, {}}, true
 			}
 			if opens { // then it may have missed, or has seen, an event
 				rings = "an event"
 			}
-			whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+			whileWatching(t, lists, watches, func(t *testing.T, w *watcherTest) {
 				time.Sleep(40 * time.Second)
-				if asked, rung := api.asked(), w.rings(); asked != asks || rung != rings || !w.Watching() {
-					t.Errorf("after 40 seconds it has asked for %s, and rung %s, watching %v; want %s, %s, true", asked, rung, w.Watching(), asks, rings)
+				now := w.look()
+				if now.asks != asks || now.rung != rings || !w.Watching() {
+					t.Errorf("after 40 seconds it has asked for %s, and rung %s, watching %v; want %s, %s, true", now.asks, now.rung, w.Watching(), asks, rings)
 				}
-				lines := w.logged()
-				if len(lines) > 1 || (len(lines) > 0) != (tt.logs != "") || !strings.Contains(strings.Join(lines, ""), tt.logs) {
-					t.Errorf("logged %q; want one line with %q, or none if that is empty", lines, tt.logs)
-				}
-				if strings.Contains(strings.Join(lines, ""), "secret") {
-					t.Errorf("what the server says of an error is shown: %q", lines)
+				logged := strings.Join(now.lines, "\n")
+				if len(now.lines) > 1 || (logged != "") != (tt.logs != "") || !strings.Contains(logged, tt.logs) || strings.Contains(logged, "secret") {
+					t.Errorf("logged %q; want one line with %q, or none if that is empty, and no secret that the server says", logged, tt.logs)
 				}
 			})
 		})
@@ -135,23 +133,22 @@ func TestWatcherIsNoStorm(t *testing.T) {
 		"refused":               {err: syscall.ECONNREFUSED},
 		"refused, with a wish":  {code: 429, end: io.EOF},
 	} {
-		api := &watchAPI{watches: []answer{watch}}
-		whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+		whileWatching(t, nil, []answer{watch}, func(t *testing.T, w *watcherTest) {
 			time.Sleep(10 * time.Second)
-			if _, n := api.count(); n < 3 || n > 6 {
+			if n := w.look().watches; n < 3 || n > 6 {
 				t.Errorf("%s: %d watches in the first 10 seconds; want 3 to 6: the pauses grow from half a second", name, n)
 			}
 			time.Sleep(10 * time.Minute)
-			if lists, watches := api.count(); watches < 20 || watches > 50 || lists > watches+1 {
-				t.Errorf("%s: %d watches and %d lists in 10 minutes; want 20 to 50 watches, as pauses grow to 8 to 32 seconds, and a list for each at most", name, watches, lists)
+			if now := w.look(); now.watches < 20 || now.watches > 50 || now.lists > now.watches+1 {
+				t.Errorf("%s: %d watches and %d lists in 10 minutes; want 20 to 50 watches, as pauses grow to 8 to 32 seconds, and a list for each at most", name, now.watches, now.lists)
 			}
-			w.rings()
 			time.Sleep(time.Minute)
-			if rings := w.rings(); rings == "an event" && watch.body != added {
+			now := w.look()
+			if now.rung == "an event" && watch.body != added {
 				t.Errorf("%s: rung as for an event: its echoes cost more requests than it", name)
 			}
-			if lines := w.logged(); len(lines) != 1 || w.Watching() {
-				t.Errorf("%s: logged %q, watching between two watches %v; want one line, and not", name, lines, w.Watching())
+			if len(now.lines) != 1 || w.Watching() {
+				t.Errorf("%s: logged %q, watching between two watches %v; want one line, and not", name, now.lines, w.Watching())
 			}
 		})
 	}
@@ -162,20 +159,18 @@ func TestWatcherIsNoStorm(t *testing.T) {
 // server ended it, and rings nobody.
 func TestWatchesLastForMinutes(t *testing.T) {
 	for name, watch := range map[string]answer{"ended": {body: bookmark, end: io.EOF, lasts: true}, "silent": {body: bookmark}} {
-		api := &watchAPI{watches: []answer{watch}}
-		whileWatching(t, api, func(t *testing.T, w *watcherTest) {
-			w.rings()
+		whileWatching(t, nil, []answer{watch}, func(t *testing.T, w *watcherTest) {
+			w.look()
 			time.Sleep(10*time.Minute + 31*time.Second)
-			seen := api.seen()
-			asked, _ := strconv.Atoi(seen[1].query.Get("timeoutSeconds"))
-			late := seen[2].at.Sub(seen[1].at).Round(time.Second) - time.Duration(asked)*time.Second
-			if asked < 300 || asked > 600 || seen[2].what != "watch from 9" || late < 0 || late > 31*time.Second || late > 0 && name == "ended" {
-				t.Errorf("%s: a watch of %d seconds, then %v later a %s; want 300 to 600, and a watch from 9 at once if the server has ended it, else within 31s", name, asked, late, seen[2].what)
+			requests := append(w.look().asked, request{}, request{})
+			asked, _ := strconv.Atoi(requests[1].query.Get("timeoutSeconds"))
+			late := requests[2].at.Sub(requests[1].at).Round(time.Second) - time.Duration(asked)*time.Second
+			if asked < 300 || asked > 600 || requests[2].what != "watch from 9" || late < 0 || late > 31*time.Second || late > 0 && name == "ended" {
+				t.Errorf("%s: a watch of %d seconds, then %v later a %s; want 300 to 600, and a watch from 9 at once if the server has ended it, else within 31s", name, asked, late, requests[2].what)
 			}
 			time.Sleep(24 * time.Hour)
-			lists, watches := api.count()
-			if lines, rings := w.logged(), w.rings(); watches < 130 || watches > 290 || lists != 1 || rings != "not" || len(lines) > 0 {
-				t.Errorf("%s: %d watches and %d lists in a day, rung %s, logged %q; want 130 to 290 of 5 to 10 minutes, one list, no ring and no line", name, watches, lists, rings, lines)
+			if now := w.look(); now.watches < 130 || now.watches > 290 || now.lists != 1 || now.rung != "not" || len(now.lines) > 0 {
+				t.Errorf("%s: %d watches and %d lists in a day, rung %s, logged %q; want 130 to 290 of 5 to 10 minutes, one list, no ring and no line", name, now.watches, now.lists, now.rung, now.lines)
 			}
 		})
 	}
@@ -185,31 +180,29 @@ func TestWatchesLastForMinutes(t *testing.T) {
 // is refused. A stream of events that never ends leaves the heap as it is, and is read with pauses,
 // so that it costs no busy processor.
 func TestWatchesTakeLittleMemory(t *testing.T) {
-	items := func(size int) []answer {
+	listOf := func(size int) []answer {
 		body := list + `"metadata":{"resourceVersion":"5"},"items":[` + strings.Repeat("{},", size/3) + "{}]}"
 		return slices.Repeat([]answer{{body: body, end: io.EOF}}, 100)
 	}
-	heap := func() (live, all int64) {
-		var stats runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&stats)
-		return int64(stats.HeapAlloc), int64(stats.TotalAlloc)
-	}
-	for name, api := range map[string]*watchAPI{
-		"a list within the bound": {lists: items(1 << 20), watches: []answer{{}}},
-		"a list beyond it":        {lists: items(8 << 20), watches: []answer{{}}},
-		"events":                  {watches: []answer{{body: strings.Repeat(added, 64<<20/len(added)), end: io.EOF}}},
+	for name, api := range map[string]struct{ lists, watches []answer }{
+		"a list within the bound": {listOf(1 << 20), []answer{{}}},
+		"a list beyond it":        {listOf(8 << 20), []answer{{}}},
+		"events":                  {nil, []answer{{body: strings.Repeat(added, 64<<20/len(added)), end: io.EOF}}},
 	} {
-		live, all := heap()
-		whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		whileWatching(t, api.lists, api.watches, func(t *testing.T, w *watcherTest) {
 			time.Sleep(10 * time.Second)
-			liveNow, allNow := heap()
-			lists, watches := api.count()
-			if most := int64(12 * lists * (2 << 20)); liveNow-live > 1<<20 || name != "events" && allNow-all > most {
-				t.Errorf("%s: %d bytes are kept, %d were allocated; want less than 1 MiB, and %d (12 times the bound of 2 MiB for each list)", name, liveNow-live, allNow-all, most)
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			now := w.look()
+			kept, made, most := int64(after.HeapAlloc-before.HeapAlloc), after.TotalAlloc-before.TotalAlloc, uint64(12*now.lists*(2<<20))
+			if kept > 1<<20 || name != "events" && made > most {
+				t.Errorf("%s: %d bytes are kept, %d were allocated; want less than 1 MiB, and %d (12 times the bound of 2 MiB for each list)", name, kept, made, most)
 			}
-			if w.Watching() == (name == "a list beyond it") || watches > 1 {
-				t.Errorf("%s: watching: %v, after %d watches; a list beyond the bound is refused, the others are followed by one watch", name, w.Watching(), watches)
+			if w.Watching() == (name == "a list beyond it") || now.watches > 1 {
+				t.Errorf("%s: watching: %v, after %d watches; a list beyond the bound is refused, the others are followed by one watch", name, w.Watching(), now.watches)
 			}
 		})
 	}
@@ -222,17 +215,18 @@ func TestStuckWatch(t *testing.T) {
 	for _, where := range []string{"list opening", "list reading", "watch opening", "watch reading", "watch closing", "watch reading and closing"} {
 		for _, heals := range []bool{false, true} {
 			t.Run(where, func(t *testing.T) {
-				api, stuck := &watchAPI{watches: []answer{{}}}, []answer{{body: bookmark, stuck: where}}
+				lists, stuck := []answer(nil), []answer{{body: bookmark, stuck: where}}
+				if strings.HasPrefix(where, "list") {
+					stuck[0].body = list + `"metadata":{"resourceVersion":"5"}}`
+				}
 				if !heals {
 					stuck = slices.Repeat(stuck, 100)
 				}
+				watches := append(stuck, answer{})
 				if strings.HasPrefix(where, "list") {
-					stuck[0].body = list + `"metadata":{"resourceVersion":"5"}}`
-					api.lists = stuck
-				} else {
-					api.watches = append(stuck, answer{})
+					lists, watches = stuck, []answer{{}}
 				}
-				whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+				whileWatching(t, lists, watches, func(t *testing.T, w *watcherTest) {
 					time.Sleep(20 * time.Second)
 					if heals {
 						time.Sleep(15 * time.Minute)
@@ -258,15 +252,17 @@ type answer struct {
 	stuck    string // "opening", "reading", "closing": what ends an hour later, whether the request is cancelled or not
 }
 
-// A watchAPI answers lists well after some other answers, and watches with one
-// answer after the other, the last one for ever.
-type watchAPI struct {
-	lists   []answer // before all is well
-	watches []answer
+// A watcherTest is a watcher that runs, and its server, which answers lists well after some other
+// answers, and watches with one answer after the other, the last one for ever.
+type watcherTest struct {
+	*Watcher
+	bell           *Doorbell
+	lists, watches []answer
 
-	mu       sync.Mutex
-	requests []request
-	open     int // bodies that are not closed
+	mu    sync.Mutex
+	asked []request
+	open  int      // bodies that are not closed
+	lines []string // of the log
 }
 
 type request struct {
@@ -275,26 +271,61 @@ type request struct {
 	at    time.Time
 }
 
-func (a *watchAPI) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Path == "/elsewhere" {
-		return a.response(req, answer{body: added, end: io.EOF})
-	}
-	query, what := req.URL.Query(), "list"
-	n, watches := a.count()
-	answers := append(slices.Clone(a.lists), answer{body: list + `"metadata":{"resourceVersion":"5"},"items":[]}`, end: io.EOF})
-	if query.Get("watch") == "true" {
-		what, n, answers = "watch from "+query.Get("resourceVersion"), watches, a.watches
-	}
-	if query.Get("limit") != "1" && (query.Get("allowWatchBookmarks") != "true" || query.Get("timeoutSeconds") == "") {
-		return nil, errors.New("the request asks for too much")
-	}
-	a.mu.Lock()
-	a.requests = append(a.requests, request{what, query, time.Now()})
-	a.mu.Unlock()
-	return a.response(req, answers[min(n, len(answers)-1)])
+// seen is what has happened so far, and how the bell was rung since the last look.
+type seen struct {
+	asked                []request
+	asks                 string // in words
+	lists, watches, open int
+	lines                []string
+	rung                 string // "not", "plainly" or "an event"
 }
 
-func (a *watchAPI) response(req *http.Request, is answer) (*http.Response, error) {
+func (w *watcherTest) look() seen {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := seen{asked: slices.Clone(w.asked), open: w.open, lines: slices.Clone(w.lines), rung: "not"}
+	var asks []string
+	for _, r := range w.asked {
+		asks = append(asks, r.what)
+		if r.what == "list" {
+			now.lists++
+		}
+	}
+	now.asks, now.watches = strings.Join(asks, ", "), len(asks)-now.lists
+	if len(w.bell.rung) > 0 {
+		now.rung = "plainly"
+	}
+	if w.bell.drain() {
+		now.rung = "an event"
+	}
+	return now
+}
+
+func (w *watcherTest) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Path == "/elsewhere" {
+		return w.response(req, answer{body: added, end: io.EOF})
+	}
+	query, what, n := req.URL.Query(), "list", 0
+	answers := append(slices.Clone(w.lists), answer{body: list + `"metadata":{"resourceVersion":"5"},"items":[]}`, end: io.EOF})
+	if query.Get("watch") == "true" {
+		what, answers = "watch from "+query.Get("resourceVersion"), w.watches
+	}
+	if query.Get("limit") != "1" && (query.Get("allowWatchBookmarks") != "true" || query.Get("timeoutSeconds") == "") ||
+		!strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata") {
+		return nil, errors.New("the request asks for too much")
+	}
+	w.mu.Lock()
+	for _, r := range w.asked {
+		if r.what[:4] == what[:4] {
+			n++
+		}
+	}
+	w.asked = append(w.asked, request{what, query, time.Now()})
+	w.mu.Unlock()
+	return w.response(req, answers[min(n, len(answers)-1)])
+}
+
+func (w *watcherTest) response(req *http.Request, is answer) (*http.Response, error) {
 	switch {
 	case is.err != nil:
 		return nil, is.err
@@ -310,20 +341,31 @@ func (a *watchAPI) response(req *http.Request, is answer) (*http.Response, error
 	}
 	req = req.Clone(req.Context()) // as by a transport that adds a token
 	req.Header.Set("X-Token", "a-secret-that-was-sent")
-	a.opened(1)
+	w.opened(1)
 	return &http.Response{
 		StatusCode: cmp.Or(is.code, http.StatusOK), Request: req, ContentLength: -1, Header: header,
-		Body: &body{answer: is, api: a, req: req, rest: strings.NewReader(is.body)},
+		Body: &body{answer: is, req: req, rest: strings.NewReader(is.body), closed: sync.OnceFunc(func() { w.opened(-1) })},
 	}, nil
+}
+
+func (w *watcherTest) opened(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open += n
+}
+
+func (w *watcherTest) log(_, args string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = append(w.lines, args)
 }
 
 // A body is that of an answer.
 type body struct {
 	answer
-	api  *watchAPI
-	req  *http.Request
-	rest io.Reader
-	once sync.Once
+	req    *http.Request
+	rest   io.Reader
+	closed func()
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -333,10 +375,9 @@ func (b *body) Read(p []byte) (int, error) {
 	if n, _ := b.rest.Read(p); n > 0 {
 		return n, nil
 	}
-	ended := b.req.Context().Done()
 	switch seconds, _ := strconv.Atoi(b.req.URL.Query().Get("timeoutSeconds")); {
 	case b.end == nil:
-		<-ended
+		<-b.req.Context().Done()
 		return 0, b.req.Context().Err()
 	case b.lasts:
 		discovery.Sleep(b.req.Context(), time.Duration(seconds)*time.Second)
@@ -348,94 +389,27 @@ func (b *body) Close() error {
 	if strings.Contains(b.stuck, "closing") {
 		time.Sleep(time.Hour)
 	}
-	b.once.Do(func() { b.api.opened(-1) })
+	b.closed()
 	return nil
 }
 
-// opened adds n to the open bodies, and returns how many there are.
-func (a *watchAPI) opened(n int) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.open += n
-	return a.open
-}
-
-func (a *watchAPI) seen() []request {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.requests)
-}
-
-// count returns how many lists and watches there were.
-func (a *watchAPI) count() (lists, watches int) {
-	all := a.seen()
-	for _, r := range all {
-		if r.what == "list" {
-			lists++
-		}
-	}
-	return lists, len(all) - lists
-}
-
-// asked returns what was asked for.
-func (a *watchAPI) asked() string {
-	var all []string
-	for _, r := range a.seen() {
-		all = append(all, r.what)
-	}
-	return strings.Join(all, ", ")
-}
-
-// A watcherTest is a watcher that runs.
-type watcherTest struct {
-	*Watcher
-	bell *Doorbell
-
-	mu    sync.Mutex
-	lines []string
-}
-
-func (w *watcherTest) log(_, args string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lines = append(w.lines, args)
-}
-
-func (w *watcherTest) logged() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.lines)
-}
-
-// rings returns how the bell was rung since the last time.
-func (w *watcherTest) rings() string {
-	rung := len(w.bell.rung) > 0
-	switch event := w.bell.drain(); {
-	case event:
-		return "an event"
-	case rung:
-		return "plainly"
-	}
-	return "not"
-}
-
-// whileWatching runs a watcher of api in a bubble while test looks. Then the watcher must end at once, or
+// whileWatching runs a watcher in a bubble while test looks. Then the watcher must end at once, or
 // within a second if something is stuck, and close what it has opened as soon as that is possible.
-func whileWatching(t *testing.T, api *watchAPI, test func(t *testing.T, w *watcherTest)) {
+func whileWatching(t *testing.T, lists, watches []answer, test func(t *testing.T, w *watcherTest)) {
 	t.Helper()
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	synctest.Test(t, func(t *testing.T) {
-		cfg, httpClient := &clientrest.Config{Host: "http://in-memory", QPS: -1}, &http.Client{Transport: api, Timeout: time.Second}
+		w := &watcherTest{bell: NewDoorbell(), lists: lists, watches: watches}
+		cfg, httpClient := &clientrest.Config{Host: "http://in-memory", QPS: -1}, &http.Client{Transport: w, Timeout: time.Second}
 		client, err := discovery.NewClient(cfg, httpClient, discovery.Options{RequestTimeout: 30 * time.Second, MaxResponseBytes: 64 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
-		watches, err := client.WatchClient(cfg, httpClient)
+		watching, err := client.WatchClient(cfg, httpClient)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &watcherTest{bell: NewDoorbell()}
-		w.Watcher = NewWatchers(watches, func(write func(logr.Logger)) { write(funcr.New(w.log, funcr.Options{})) }, func() {})[0]
+		w.Watcher = NewWatchers(watching, func(write func(logr.Logger)) { write(funcr.New(w.log, funcr.Options{})) }, func() {})[0]
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
 		go func() {
@@ -444,7 +418,7 @@ func whileWatching(t *testing.T, api *watchAPI, test func(t *testing.T, w *watch
 		}()
 		defer func() { // even if test gives up
 			start, most := time.Now(), time.Duration(0)
-			if slices.ContainsFunc(append(api.lists, api.watches...), func(a answer) bool { return a.stuck != "" }) {
+			if slices.ContainsFunc(append(slices.Clone(lists), watches...), func(a answer) bool { return a.stuck != "" }) {
 				most = time.Second
 			}
 			cancel()
@@ -453,7 +427,7 @@ func whileWatching(t *testing.T, api *watchAPI, test func(t *testing.T, w *watch
 				t.Errorf("the watcher ended %v after its context, want %v at most; it says that it watches: %v", took, most, w.Watching())
 			}
 			time.Sleep(3 * time.Hour)
-			if n := api.opened(0); n > 0 {
+			if n := w.look().open; n > 0 {
 				t.Errorf("%d bodies of lists and watches were left open", n)
 			}
 		}()
