@@ -12,7 +12,7 @@ import (
 )
 
 // NewNamespacedClient is client.NewNamespacedClient for a client that follows its mapper, whatever
-// wraps that: its writes never reach a kind that was namespaced and has become cluster-wide, and its
+// wraps that: its writes never reach a kind that the mapper has known as namespaced and that is cluster-wide now, and its
 // lists never return what is in other namespaces. Around any other client it is the same as upstream's.
 // (Upstream's around one that follows looks the scope up by itself, and leaves the namespace out of what it
 // sends of a kind that is cluster-wide at that moment.)

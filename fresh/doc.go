@@ -11,8 +11,9 @@
 // the place of the old one. Informers, handlers and indexes stay.
 //
 // Know first: while a kind that was namespaced is cluster-wide, a write that names a namespace is refused
-// with a 404, and a read for a namespace returns cluster-wide objects, as in a program that was restarted.
-// So a program that deletes what it has read deletes cluster-wide objects.
+// with a 404, until the program is restarted: then such a write goes to the cluster-wide objects. A read for
+// a namespace returns cluster-wide objects, as in a program that was restarted. So a program that deletes what
+// it has read deletes cluster-wide objects.
 //
 // A mapper is followed if it is a *apiutil.DynamicRESTMapper of this module, or says with a method
 // Unwrap() meta.RESTMapper that it wraps one. With any other, all is as controller-runtime has it.
