@@ -10,7 +10,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -28,9 +27,6 @@ import (
 
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
-
-// color is what hack/demo.sh passes on if it writes to a terminal.
-var color = flag.Bool("color", false, "use the terminal's colours in the table of the replays")
 
 // replays are those that have ended.
 var replays []*replay
@@ -56,20 +52,12 @@ func table() string {
 		text += fmt.Sprintf("%-21s ", r.name)
 		expected := true
 		for _, s := range r.sides {
-			text += colored(s.healed, fmt.Sprintf("%-28s", s.verdict())) + " "
+			text += fmt.Sprintf("%-28s ", s.verdict())
 			expected = expected && s.healed == s.heals
 		}
-		text += colored(expected, map[bool]string{true: "yes", false: "NO "}[expected]) + "   " + r.title + "\n"
+		text += map[bool]string{true: "yes", false: "NO "}[expected] + "   " + r.title + "\n"
 	}
 	return text
-}
-
-// colored is text in green or red.
-func colored(good bool, text string) string {
-	if !*color {
-		return text
-	}
-	return map[bool]string{true: "\x1b[32m", false: "\x1b[31m"}[good] + text + "\x1b[0m"
 }
 
 // widget is what the operators are for, in its scopes and under another plural.
