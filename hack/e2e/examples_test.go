@@ -35,7 +35,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	examplev1 "example.com/plain/api/v1"
@@ -262,15 +261,14 @@ func TestWebhookOfTheDocs(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s, cfg := startServer(ctx, t)
-	server := &muxOnly{mux: http.NewServeMux()}
-	mgr, err := newWebhookManager(cfg, ctrl.Options{Scheme: withWidgets(t), WebhookServer: server, Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := newWebhookManager(cfg, ctrl.Options{Scheme: withWidgets(t), Metrics: metricsserver.Options{BindAddress: "0"}})
 	must(t, err)
-	run(t, mgr)
+	run(t, mgr.GetCache()) // the webhook server would need a certificate
 	review := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","operation":"CREATE",
 		"kind":{"group":"plain.example.com","version":"v1","kind":"Widget"},"object":{"apiVersion":"plain.example.com/v1","kind":"Widget","spec":{"size":-1}}}}`
 	answer, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/validate-plain-example-com-v1-widget", strings.NewReader(review))
 	req.Header.Set("Content-Type", "application/json")
-	server.mux.ServeHTTP(answer, req)
+	mgr.GetWebhookServer().WebhookMux().ServeHTTP(answer, req)
 	if !strings.Contains(answer.Body.String(), "size is negative") {
 		t.Errorf("while the kind is absent, the webhook answers %s", answer.Body)
 	}
@@ -286,17 +284,6 @@ func TestWebhookOfTheDocs(t *testing.T) {
 		return mgr.GetClient().List(ctx, list) == nil && len(list.Items) == 1 && list.Items[0].Name == "mine"
 	})
 }
-
-// muxOnly is a webhook server that does not listen.
-type muxOnly struct {
-	webhook.Server
-	mux *http.ServeMux
-}
-
-func (s *muxOnly) Register(path string, hook http.Handler) { s.mux.Handle(path, hook) }
-func (s *muxOnly) WebhookMux() *http.ServeMux              { return s.mux }
-func (s *muxOnly) NeedLeaderElection() bool                { return false }
-func (s *muxOnly) Start(ctx context.Context) error         { <-ctx.Done(); return nil }
 
 func newWebhookManager(cfg *rest.Config, options ctrl.Options) (ctrl.Manager, error) {
 	// Example "webhook" begins.

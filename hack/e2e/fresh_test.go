@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -27,15 +26,6 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/fresh"
 )
-
-// forms are those of Widget: as a program may have them at the same time.
-func forms() (whole *unstructured.Unstructured, metadata *metav1.PartialObjectMetadata) {
-	gvk := schema.GroupVersionKind{Group: widget.Group, Version: "v1", Kind: widget.Kind}
-	whole, metadata = &unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}
-	whole.SetGroupVersionKind(gvk)
-	metadata.SetGroupVersionKind(gvk)
-	return whole, metadata
-}
 
 // freshManager makes a manager as README shows it first.
 func freshManager(t *testing.T, cfg *rest.Config, options manager.Options) manager.Manager {
@@ -83,7 +73,9 @@ func TestFreshManager(t *testing.T) {
 	s, cfg := startServer(ctx, t)
 	must(t, s.Install(ctx, widget))
 	mgr := freshManager(t, cfg, manager.Options{Scheme: withWidgets(t)})
-	whole, metadata := forms()
+	whole, metadata := &unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}
+	whole.SetGroupVersionKind(examplev1.GroupVersion.WithKind(widget.Kind))
+	metadata.SetGroupVersionKind(examplev1.GroupVersion.WithKind(widget.Kind))
 	var first, second, mapped seen
 	must(t,
 		mgr.GetFieldIndexer().IndexField(ctx, whole, "color", func(o client.Object) []string { return []string{o.GetLabels()["color"]} }),
