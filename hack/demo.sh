@@ -29,10 +29,9 @@ go -C "$root" run ./hack/fork -into "$work/plain"
 say "building both with and without the fork, and replaying: two minutes, the first time more"
 replays='^TestPlain$/^S(1|2-cluster|2-namespace|3)$'
 if [[ $# -gt 0 ]]; then replays='^TestPlain$'; fi
-color=false result=0
-if [[ -t 1 && -z ${NO_COLOR:-} ]]; then color=true; fi
+result=0
 cd "$root/hack/e2e"
-go test -count=1 -timeout 30m -v -run "$replays" . -color=$color 2>&1 | tee "$work/said" |
+go test -count=1 -timeout 30m -v -run "$replays" . 2>&1 | tee "$work/said" |
 	sed -nE 's,^=== RUN +Test([^/]+/[^/]+)$,    replaying \1,p' >&2 || { result=1 && cat "$work/said" >&2; }
 if [[ -e $work/results.table ]]; then cat "$work/results.table"; fi
 exit $result

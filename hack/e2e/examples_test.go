@@ -35,7 +35,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	examplev1 "example.com/plain/api/v1"
@@ -46,35 +45,69 @@ import (
 
 // The examples of docs/optional-kinds.md. Each is run here on a real API server.
 
-// TestControllersOfTheDocs has one manager with both controllers for Widgets: one that runs while the kind is there,
-// and one that owns Widgets, if there are any. The CRD comes late, goes, comes back cluster-wide and as it was.
+// TestControllersOfTheDocs has managers with both controllers for Widgets: one that runs while the kind is there, and one
+// that owns Widgets, if there are any. The CRD comes late, goes, comes back cluster-wide, under another resource and as it
+// was, also after the cluster was restored from an empty backup, of which no watch tells. No manager is started again.
 func TestControllersOfTheDocs(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s, cfg := startServer(ctx, t)
-	mgr, _ := newManager(t, cfg, apiutil.DynamicRESTMapperOptions{WatchAPIs: true}, ctrl.Options{Scheme: withWidgets(t), Controller: config.Controller{EnableWarmup: ptr.To(true)}})
-	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner", Namespace: metav1.NamespaceDefault}}
-	must(t, s.Client.Create(ctx, owner))
-	widgets, owners := &seen{}, &seen{}
-	must(t, addLate(mgr, widgets), setUpOwner(mgr, owners))
-	run(t, mgr)
-	eventually(t, "the owner's controller runs before the kind is there", func() bool { return owners.took(owner.Name) })
-	for i, kind := range []Kind{widget, clusterWidget, widget} {
-		must(t, s.Install(ctx, kind), s.Make(ctx, kind, "owned", func(o *unstructured.Unstructured) {
-			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: ptr.To(true)}})
+	options := ctrl.Options{Scheme: withWidgets(t), Controller: config.Controller{EnableWarmup: ptr.To(true), SkipNameValidation: ptr.To(true)}}
+	type operator struct {
+		manager.Manager
+		widgets, owners seen
+	}
+	mapping := apiutil.DynamicRESTMapperOptions{WatchAPIs: true}
+	provider, _ := newManager(t, cfg, mapping, options)
+	operators := map[string]*operator{"fresh": {Manager: freshManager(t, cfg, options)}, "provider": {Manager: provider}}
+	options.Cache.DefaultNamespaces = map[string]cache.Config{"default": {}, "kube-system": {}}
+	provider, _ = newManager(t, cfg, mapping, options)
+	operators["provider, two namespaces"] = &operator{Manager: provider}
+	each := func(when, what string, yes func(*operator) bool) {
+		t.Helper()
+		for name, o := range operators {
+			eventually(t, name+", "+when+": "+what, func() bool { return yes(o) })
+		}
+	}
+	var owner *corev1.ConfigMap
+	has := func(o *operator) bool { return o.owners.took("owner") }
+	makeOwner := func(when string) {
+		owner = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner", Namespace: metav1.NamespaceDefault}}
+		must(t, await(ctx, "the namespace of the owner", func() (bool, error) {
+			err := s.Client.Create(ctx, owner)
+			return err == nil, err
 		}))
-		eventually(t, fmt.Sprint("the Widget is reconciled ", i), func() bool { return widgets.took("owned") })
-		if kind.Cluster { // it has no owner in a namespace
-			must(t, s.Uninstall(ctx, kind))
+		each(when, "the owner is reconciled", has)
+	}
+	for _, o := range operators {
+		must(t, addLate(o, &o.widgets), setUpOwner(o, &o.owners))
+		run(t, o)
+	}
+	makeOwner("before the kind is there")
+	for i, kind := range []Kind{widget, clusterWidget, gizmo, widget, widget} {
+		when := fmt.Sprint("CRD ", i)
+		must(t, s.Install(ctx, kind), s.Make(ctx, kind, "owned", func(o *unstructured.Unstructured) {
+			if !kind.Cluster { // else it has no owner in a namespace
+				o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: ptr.To(true)}})
+			}
+		}))
+		each(when, "the Widget is reconciled", func(o *operator) bool { return o.widgets.took("owned") })
+		each(when, "the index has it alone", func(o *operator) bool {
+			list := &examplev1.WidgetList{}
+			return o.GetCache().List(ctx, list, client.MatchingFields{"spec.class": ""}) == nil && len(list.Items) == 1
+		})
+		if !kind.Cluster {
+			each(when, "the owner is told of its Widget", has)
+		}
+		if i == 3 {
+			must(t, s.Empty(ctx))
+			makeOwner("after the cluster was restored")
 			continue
 		}
-		eventually(t, fmt.Sprint("the owner is told of its Widget ", i), func() bool { return owners.took(owner.Name) })
-		list := &examplev1.WidgetList{}
-		eventually(t, "the index", func() bool {
-			return mgr.GetCache().List(ctx, list, client.MatchingFields{"spec.class": ""}) == nil && len(list.Items) == 1
-		})
 		must(t, s.Uninstall(ctx, kind))
-		eventually(t, "the owner is told that it is gone", func() bool { return owners.took(owner.Name) })
+		if !kind.Cluster {
+			each(when, "the owner is told that it is gone", has)
+		}
 	}
 }
 
@@ -228,15 +261,14 @@ func TestWebhookOfTheDocs(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s, cfg := startServer(ctx, t)
-	server := &muxOnly{mux: http.NewServeMux()}
-	mgr, err := newWebhookManager(cfg, ctrl.Options{Scheme: withWidgets(t), WebhookServer: server, Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := newWebhookManager(cfg, ctrl.Options{Scheme: withWidgets(t), Metrics: metricsserver.Options{BindAddress: "0"}})
 	must(t, err)
-	run(t, mgr)
+	run(t, mgr.GetCache()) // the webhook server would need a certificate
 	review := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","operation":"CREATE",
 		"kind":{"group":"plain.example.com","version":"v1","kind":"Widget"},"object":{"apiVersion":"plain.example.com/v1","kind":"Widget","spec":{"size":-1}}}}`
 	answer, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/validate-plain-example-com-v1-widget", strings.NewReader(review))
 	req.Header.Set("Content-Type", "application/json")
-	server.mux.ServeHTTP(answer, req)
+	mgr.GetWebhookServer().WebhookMux().ServeHTTP(answer, req)
 	if !strings.Contains(answer.Body.String(), "size is negative") {
 		t.Errorf("while the kind is absent, the webhook answers %s", answer.Body)
 	}
@@ -252,17 +284,6 @@ func TestWebhookOfTheDocs(t *testing.T) {
 		return mgr.GetClient().List(ctx, list) == nil && len(list.Items) == 1 && list.Items[0].Name == "mine"
 	})
 }
-
-// muxOnly is a webhook server that does not listen.
-type muxOnly struct {
-	webhook.Server
-	mux *http.ServeMux
-}
-
-func (s *muxOnly) Register(path string, hook http.Handler) { s.mux.Handle(path, hook) }
-func (s *muxOnly) WebhookMux() *http.ServeMux              { return s.mux }
-func (s *muxOnly) NeedLeaderElection() bool                { return false }
-func (s *muxOnly) Start(ctx context.Context) error         { <-ctx.Done(); return nil }
 
 func newWebhookManager(cfg *rest.Config, options ctrl.Options) (ctrl.Manager, error) {
 	// Example "webhook" begins.

@@ -5,20 +5,14 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -32,15 +26,6 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/fresh"
 )
-
-// forms are those of Widget: as a program may have them at the same time.
-func forms() (whole *unstructured.Unstructured, metadata *metav1.PartialObjectMetadata) {
-	gvk := schema.GroupVersionKind{Group: widget.Group, Version: "v1", Kind: widget.Kind}
-	whole, metadata = &unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}
-	whole.SetGroupVersionKind(gvk)
-	metadata.SetGroupVersionKind(gvk)
-	return whole, metadata
-}
 
 // freshManager makes a manager as README shows it first.
 func freshManager(t *testing.T, cfg *rest.Config, options manager.Options) manager.Manager {
@@ -88,7 +73,9 @@ func TestFreshManager(t *testing.T) {
 	s, cfg := startServer(ctx, t)
 	must(t, s.Install(ctx, widget))
 	mgr := freshManager(t, cfg, manager.Options{Scheme: withWidgets(t)})
-	whole, metadata := forms()
+	whole, metadata := &unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}
+	whole.SetGroupVersionKind(examplev1.GroupVersion.WithKind(widget.Kind))
+	metadata.SetGroupVersionKind(examplev1.GroupVersion.WithKind(widget.Kind))
 	var first, second, mapped seen
 	must(t,
 		mgr.GetFieldIndexer().IndexField(ctx, whole, "color", func(o client.Object) []string { return []string{o.GetLabels()["color"]} }),
@@ -164,28 +151,5 @@ func staysInItsNamespace(t *testing.T, c client.Client, name string) {
 	must(t, c.Get(t.Context(), client.ObjectKey{Name: name}, left))
 	if left.GetLabels()["written"] != "" || left.GetDeletionTimestamp() != nil {
 		t.Errorf("the cluster-wide object was written: %v", left)
-	}
-}
-
-// TestGetsOfAbsentObjects counts what Gets of objects that do not exist cost beyond themselves: one read of each
-// group and of its version at most.
-func TestGetsOfAbsentObjects(t *testing.T) {
-	t.Parallel()
-	_, cfg := startServer(t.Context(), t)
-	transport, err := rest.TransportFor(cfg)
-	must(t, err)
-	seen := &recorder{next: transport}
-	c, err := fresh.NewClient(cfg, client.Options{HTTPClient: &http.Client{Transport: seen}})
-	must(t, err)
-	absent := []client.Object{&corev1.ConfigMap{}, &appsv1.Deployment{}, &batchv1.Job{}, &rbacv1.Role{}}
-	for i := range 1000 {
-		key := client.ObjectKey{Namespace: "default", Name: fmt.Sprintf("absent-%d", i)}
-		if err := c.Get(t.Context(), key, absent[i%len(absent)]); !apierrors.IsNotFound(err) {
-			t.Fatalf("get %v: %v", key, err)
-		}
-	}
-	beyond := slices.DeleteFunc(seen.take(), func(path string) bool { return strings.Contains(path, "/absent-") })
-	if most := 2 * len(absent); len(beyond) > most {
-		t.Errorf("1,000 Gets of 4 groups cost %d requests beyond themselves, want %d at most: %q", len(beyond), most, beyond)
 	}
 }

@@ -10,7 +10,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -28,9 +27,6 @@ import (
 
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
-
-// color is what hack/demo.sh passes on if it writes to a terminal.
-var color = flag.Bool("color", false, "use the terminal's colours in the table of the replays")
 
 // replays are those that have ended.
 var replays []*replay
@@ -56,20 +52,12 @@ func table() string {
 		text += fmt.Sprintf("%-21s ", r.name)
 		expected := true
 		for _, s := range r.sides {
-			text += colored(s.healed, fmt.Sprintf("%-28s", s.verdict())) + " "
+			text += fmt.Sprintf("%-28s ", s.verdict())
 			expected = expected && s.healed == s.heals
 		}
-		text += colored(expected, map[bool]string{true: "yes", false: "NO "}[expected]) + "   " + r.title + "\n"
+		text += map[bool]string{true: "yes", false: "NO "}[expected] + "   " + r.title + "\n"
 	}
 	return text
-}
-
-// colored is text in green or red.
-func colored(good bool, text string) string {
-	if !*color {
-		return text
-	}
-	return map[bool]string{true: "\x1b[32m", false: "\x1b[31m"}[good] + text + "\x1b[0m"
 }
 
 // widget is what the operators are for, in its scopes and under another plural.
@@ -241,6 +229,8 @@ func (r *replay) begin(kind Kind, args ...string) {
 	r.reconciled(kind, false)
 }
 
+const giveUpAfter = 15 * time.Second // a side that need not heal: then it is plain that it does not
+
 // reconciled makes a new object for each side and waits for it to be reconciled. It counts for the
 // result unless the operators have just been started: a side has healed if it has done so each time.
 func (r *replay) reconciled(kind Kind, counts bool) {
@@ -255,8 +245,10 @@ func (r *replay) reconciled(kind Kind, counts bool) {
 	}
 	made := time.Now()
 	r.both(fmt.Sprintf("object %d of %s", r.objects, kind.crd().Name), func(s *side) error {
-		healed, took, err := r.awaitHeal(s, s.heals || !counts, "the object to be reconciled", func() (bool, error) {
-			return slices.ContainsFunc(s.process.lines()[before[s]:], func(l Line) bool { return l.Msg == "Reconciled" && l.Name == s.object(r.objects) }), nil
+		healed := false
+		err := await(r.ctx, s.name+": the object to be reconciled", func() (bool, error) {
+			healed = slices.ContainsFunc(s.process.lines()[before[s]:], func(l Line) bool { return l.Msg == "Reconciled" && l.Name == s.object(r.objects) })
+			return healed || counts && !s.heals && time.Since(made) > giveUpAfter, nil
 		})
 		if !counts {
 			return err
@@ -265,7 +257,7 @@ func (r *replay) reconciled(kind Kind, counts bool) {
 			r.checkErrors(s, before[s])
 		}
 		s.healed = (!s.counted || s.healed) && healed
-		s.counted, s.took, s.requests = true, max(s.took, took), s.requests+s.discoveries(made)
+		s.counted, s.took, s.requests = true, max(s.took, time.Since(made)), s.requests+s.discoveries(made)
 		return err
 	})
 }
@@ -295,20 +287,6 @@ func (r *replay) start(args func(*side) []string) {
 		must(r.t, os.WriteFile(file, s.gateway.kubeconfig(), 0o600))
 		s.process = start(r.ctx, r.t, s.binary, file, args(s)...)
 	}
-}
-
-const giveUpAfter = 15 * time.Second // a side that need not heal
-
-// awaitHeal waits until yes holds: as long as it takes if it has to, and else until it is plain that it does not. It
-// returns how long that took.
-func (r *replay) awaitHeal(s *side, must bool, what string, yes func() (bool, error)) (healed bool, took time.Duration, err error) {
-	begun := time.Now()
-	err = await(r.ctx, s.name+": "+what, func() (bool, error) {
-		var err error
-		healed, err = yes()
-		return healed || !must && time.Since(begun) > giveUpAfter, err
-	})
-	return healed, time.Since(begun), err
 }
 
 // both does something with each side at the same time, so that none sees a

@@ -96,7 +96,6 @@ func freeAddress(ctx context.Context, t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// httpDo sends a request to a program's own server.
 func httpDo(ctx context.Context, method, address, path string) (code int, body string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -157,7 +156,6 @@ const (
 	ours          = "github.com/freshmapper/freshmapper"
 )
 
-// runGo runs the go command.
 func runGo(ctx context.Context, t *testing.T, dir string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, "go", args...)

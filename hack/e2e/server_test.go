@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -41,9 +40,8 @@ type Server struct {
 	Kubeconfig string        // path of a file, for an administrator
 	Client     client.Client // the test's own; core types and CRDs
 
-	plane      *control.Plane
-	discovery  *discovery.DiscoveryClient
-	aggregated bool // it has aggregated discovery
+	plane     *control.Plane
+	discovery *discovery.DiscoveryClient
 }
 
 // startServer starts an API server that ends with the test. The configuration
@@ -68,13 +66,9 @@ func startServer(ctx context.Context, t *testing.T) (*Server, *rest.Config) {
 	must(t, err)
 	s.discovery, err = discovery.NewDiscoveryClientForConfig(cfg)
 	must(t, err)
-	_, resources, _, err := s.discovery.GroupsAndMaybeResources()
-	must(t, err)
-	s.aggregated = resources != nil
 	return s, cfg
 }
 
-// kubeconfig is one with a cluster and a user.
 func kubeconfig(cluster, user string) []byte {
 	return fmt.Appendf(nil, `apiVersion: v1
 kind: Config
@@ -126,9 +120,7 @@ func (k Kind) resource() string {
 }
 
 // Install creates the kind's CRD, or updates its versions, and returns once /apis/g/v
-// shows the kind in all of them. A server without aggregated discovery must list the
-// versions at /apis/g as well, which it does some milliseconds later: only there a client
-// finds versions that it does not know.
+// shows the kind in all of them.
 func (s *Server) Install(ctx context.Context, kind Kind) error {
 	want := kind.crd()
 	err := s.Client.Create(ctx, want)
@@ -140,35 +132,20 @@ func (s *Server) Install(ctx context.Context, kind Kind) error {
 	}
 	return await(ctx, kind.Kind+" in "+kind.Group, func() (bool, error) {
 		live, err := s.live(kind)
-		if served := kind.in(live) == len(kind.Versions); !served || err != nil || s.aggregated {
-			return served, err
-		}
-		group, err := s.group(ctx, kind.Group)
-		return has(group, kind.Versions), err
+		return kind.in(live) == len(kind.Versions), err
 	})
 }
 
 // Settle installs a kind, and returns once the bulk document and the group's list show it,
-// too, with its best version, or another kind's that is better, as the preferred one. A
-// mapper after a reset reads nothing else, and a server may be some milliseconds late.
+// too. A mapper after a reset reads nothing else, and a server may be some milliseconds late.
 func (s *Server) Settle(ctx context.Context, kind Kind) error {
-	best := slices.MaxFunc(kind.Versions, version.CompareKubeAwareVersionStrings)
-	ready := func(group *metav1.APIGroup) bool {
-		return has(group, kind.Versions) && version.CompareKubeAwareVersionStrings(group.PreferredVersion.Version, best) >= 0
-	}
 	if err := s.Install(ctx, kind); err != nil {
 		return err
 	}
 	return await(ctx, kind.Kind+" in all documents of "+kind.Group, func() (bool, error) {
-		group, err := s.group(ctx, kind.Group)
-		if err != nil || !ready(group) {
-			return false, err
-		}
-		groups, resources, _, err := s.discovery.GroupsAndMaybeResources()
-		if err != nil || !slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == kind.Group && ready(&g) }) {
-			return false, err
-		}
-		return !s.aggregated || kind.in(resources) == len(kind.Versions), nil
+		group, groupErr := s.group(ctx, kind.Group)
+		_, bulk, _, err := s.discovery.GroupsAndMaybeResources()
+		return has(group, kind.Versions) && kind.in(bulk) == len(kind.Versions), errors.Join(groupErr, err)
 	})
 }
 
@@ -251,12 +228,9 @@ func await(ctx context.Context, what string, yes func() (bool, error)) error {
 	}
 }
 
-// eventually waits until yes holds, and returns how long that took.
-func eventually(t *testing.T, what string, yes func() bool) time.Duration {
+func eventually(t *testing.T, what string, yes func() bool) {
 	t.Helper()
-	begun := time.Now()
 	must(t, await(t.Context(), what, func() (bool, error) { return yes(), nil }))
-	return time.Since(begun)
 }
 
 // live reads the kind's versions at their own paths.
@@ -325,7 +299,6 @@ func (k Kind) crd() *apiextensionsv1.CustomResourceDefinition {
 	return crd
 }
 
-// change changes a kind's CRD.
 func (s *Server) change(ctx context.Context, kind Kind, edit func(*apiextensionsv1.CustomResourceDefinitionSpec)) error {
 	crd := kind.crd()
 	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {

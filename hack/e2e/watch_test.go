@@ -36,8 +36,8 @@ func newManager(t *testing.T, cfg *rest.Config, mapping apiutil.DynamicRESTMappe
 	return mgr, mapper
 }
 
-// run runs a manager, which must not end before the test does.
-func run(t *testing.T, mgr manager.Manager) {
+// run runs a manager, or a cache, which must not end before the test does.
+func run(t *testing.T, mgr manager.Runnable) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
@@ -45,7 +45,7 @@ func run(t *testing.T, mgr manager.Manager) {
 		early := len(ended) > 0
 		cancel()
 		if err := <-ended; err != nil || early {
-			t.Errorf("the manager has ended: %v; early: %t", err, early)
+			t.Errorf("the manager, or its cache, has ended: %v; early: %t", err, early)
 		}
 	})
 }

@@ -206,17 +206,3 @@ func TestRealSources(t *testing.T) {
 	command.Says(t, "-undo -into "+dir, "as it was")
 	forktest.Clean(t, dir)
 }
-
-// "go run" runs a program in a temporary folder or in the build cache, which may have
-// any name: what such a program says to run is not that file.
-func TestSelf(t *testing.T) {
-	was := os.Args
-	defer func() { os.Args = was }()
-	cached := "/ci/cache/ca/" + strings.Repeat("0a", 32) + "-d/fork"
-	for started, want := range map[string]string{"/tmp/go-build1/b001/exe/fork": "go run ", cached: "go run ", "/usr/bin/fork": "/usr/bin/fork"} {
-		os.Args = []string{started}
-		if got := self(); !strings.HasPrefix(got, want) {
-			t.Errorf("started as %s it calls itself %q, want %q", started, got, want)
-		}
-	}
-}

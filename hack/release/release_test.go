@@ -287,9 +287,7 @@ func TestConsumed(t *testing.T) {
 	repository := filepath.Join(t.TempDir(), "fork")
 	r := request(t, repository, "v0.24..v0.25")
 	r.ours, r.module = freshmapper.Source, "git.example.invalid/freshmapper/controller-runtime.git"
-	if err := release(context.Background(), r); err != nil {
-		t.Fatal(err)
-	}
+	made(t, r)
 	for _, line := range r.lines {
 		t.Run(line.Minor, func(t *testing.T) { consume(t, repository, r.module, line.Newest) })
 	}

@@ -56,12 +56,7 @@ func TestUpgradeMovesRequirements(t *testing.T) {
 		t.Fatalf("go get has moved k8s.io:\n%s", mod)
 	}
 	check.fails(t, dir, nil, "is sigs.k8s.io/controller-runtime v0.24.1, but", "requires v0.25.2: run fork -into "+dir)
-	out := into.says(t, dir, nil, "moved      go.sum: ", "moved      go.mod: ")
-	for _, line := range strings.Split(out, "\n") {
-		if len(line) > 200 && !strings.Contains(line, dir) {
-			t.Errorf("a line of %d bytes: %.80s…", len(line), line)
-		}
-	}
+	into.says(t, dir, nil, "moved      go.sum: ", "moved      go.mod: ")
 	check.must(t, dir, nil)
 }
 
