@@ -42,7 +42,14 @@ func newChild(mgr manager.Manager, opts Options) (*child, error) {
 	if cacheOpts.HTTPClient == nil {
 		cacheOpts.HTTPClient = mgr.GetHTTPClient()
 	}
-	informers, err := cache.New(mgr.GetConfig(), cacheOpts)
+	newCache, newClient := opts.NewCache, opts.NewClient
+	if newCache == nil {
+		newCache = cache.New
+	}
+	if newClient == nil {
+		newClient = client.New
+	}
+	informers, err := newCache(mgr.GetConfig(), cacheOpts)
 	if err != nil {
 		return nil, fmt.Errorf("make its cache: %w", err)
 	}
@@ -64,7 +71,7 @@ func newChild(mgr manager.Manager, opts Options) (*child, error) {
 		reads.Reader = informers
 	}
 	clientOpts.Cache = &reads
-	c, err := client.New(mgr.GetConfig(), clientOpts)
+	c, err := newClient(mgr.GetConfig(), clientOpts)
 	if err != nil {
 		return nil, fmt.Errorf("make its client: %w", err)
 	}

@@ -72,6 +72,10 @@ type Options struct {
 	// Client configures the client that the controller gets. Its Scheme, Mapper, HTTPClient and
 	// Cache.Reader default to those of the program's manager, and to the controller's own cache.
 	Client client.Options
+	// NewCache and NewClient make these. They default to cache.New and client.New. A program with
+	// fresh.NewManager gives fresh.NewCache and fresh.NewClient, which follow kinds that move.
+	NewCache  cache.NewCacheFunc
+	NewClient client.NewClientFunc
 	// NeedLeaderElection is whether the controller waits until this program leads. Defaults
 	// to what the manager has for its controllers, and that to true.
 	NeedLeaderElection *bool

@@ -331,6 +331,15 @@ func TestCacheOfTheController(t *testing.T) {
 	opts, read := options("reads"), make(chan error, 1)
 	opts.Cache.DefaultNamespaces = map[string]cache.Config{"team-a": {}}
 	opts.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}
+	made := map[string]int{}
+	opts.NewCache = func(cfg *rest.Config, opts cache.Options) (cache.Cache, error) {
+		made["cache"]++
+		return cache.New(cfg, opts)
+	}
+	opts.NewClient = func(cfg *rest.Config, opts client.Options) (client.Client, error) {
+		made["client"]++
+		return client.New(cfg, opts)
+	}
 	must(t, latekinds.Add(mgr, opts, func(mgr manager.Manager) error {
 		err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.ConfigMap{}, "x", func(client.Object) []string { return nil })
 		if err != nil {
@@ -349,6 +358,9 @@ func TestCacheOfTheController(t *testing.T) {
 	must(t, <-read)
 	cancel()
 	must(t, <-ended)
+	if made["cache"] != 1 || made["client"] != 1 {
+		t.Errorf("made %v by the functions of the options, want a cache and a client", made)
+	}
 	lists := slices.DeleteFunc(objects.Requests(), func(r fakeapi.Request) bool { return r.Verb != "list" })
 	for i, want := range []string{"/api/v1/namespaces/team-a/configmaps", "/api/v1/namespaces/team-b/secrets"} {
 		if len(lists) != 2 || lists[i].Path != want {
