@@ -93,21 +93,15 @@ func (w *world) use(cfg *rest.Config, happens func()) {
 	time.Sleep(2 * time.Second)
 	happens()
 	cancel()
-	ended := make(chan struct{})
-	go func() {
-		w.running.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(withoutEnd):
-		w.Broken("something has not ended %v after its context", withoutEnd)
-	}
-	w.front.CloseClientConnections()
-	w.front.Close()
-	utilnet.CloseIdleConnectionsFor(client.Transport)
-	if left := leaked(before); left != nil {
-		w.Broken("goroutines are left: %v", left)
+	var left error // requests that nobody waits for end by their timeouts
+	if _, ok := report.Within(w.Ctx, withoutEnd, func() bool {
+		utilnet.CloseIdleConnectionsFor(client.Transport)
+		left = goleak.Find(before, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+			goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run"), // these are connections of our own clients
+			goleak.IgnoreAnyFunction("net/http.(*http2clientConnReadLoop).run"))
+		return left == nil
+	}); !ok {
+		w.Broken("goroutines are left %v after their context: %v", withoutEnd, left)
 	}
 }
 
@@ -144,22 +138,6 @@ func (l *load) runSteady(ctx context.Context, m *apiutil.DynamicRESTMapper) {
 		}
 		return nil
 	}, kinds...)
-}
-
-// leaked returns an error that names the goroutines which have begun and not ended.
-// It gives them time, because requests that nobody waits for end by their timeouts.
-// The connections of our own clients do not count: they are used again.
-func leaked(before goleak.Option) (err error) {
-	for range 40 {
-		if err = goleak.Find(before,
-			goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-			goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run"),
-			goleak.IgnoreAnyFunction("net/http.(*http2clientConnReadLoop).run")); err == nil {
-			return nil
-		}
-		time.Sleep(time.Second)
-	}
-	return err
 }
 
 // healthy waits until the mapper is healthy, after the server is.
@@ -254,14 +232,9 @@ func TestGateway(t *testing.T) {
 
 const (
 	soakInterval = 10 * time.Second
-	// warm is the part of the run in which things fill up. It does not count.
-	warm = 0.25
-	// grows is the share by which something may grow from the first third of the rest to the
-	// last.
-	grows = 0.04
-	// restOf is a number of samples of which, most likely, at least one is taken while
-	// nothing is under way.
-	restOf = 50
+	warm         = 0.25 // of the run, in which things fill up: it does not count
+	grows        = 0.04 // at most, from the first third of the rest to the last
+	restOf       = 50   // samples, of which most likely at least one is taken while nothing is under way
 )
 
 // flat are what must not grow.

@@ -82,7 +82,6 @@ type load struct {
 	took                    map[string][]time.Duration // until something was so
 }
 
-// run runs users of a mapper until ctx ends.
 func (l *load) run(ctx context.Context, running *sync.WaitGroup, m *apiutil.DynamicRESTMapper, users, stream int) {
 	for n := range users {
 		r := l.Random(stream + n)
@@ -167,7 +166,6 @@ func (l *load) hit(ctx context.Context, m *apiutil.DynamicRESTMapper, r *rand.Ra
 	}
 }
 
-// find looks up a kind that is served throughout, and notes a wrong mapping.
 func (l *load) find(ctx context.Context, m *apiutil.DynamicRESTMapper, k kind, versions ...string) error {
 	l.Helper()
 	mapping, err := m.RESTMappingWithContext(ctx, k.GroupKind(), versions...)
@@ -270,7 +268,6 @@ func fakeGroup(name string, kinds ...string) fakeapi.Group {
 	return fakeapi.Group{Name: name, Versions: []fakeapi.Version{v}}
 }
 
-// runAll runs everything for the time of the campaign.
 func (h *hostile) runAll() {
 	ctx, cancel := context.WithTimeout(h.Ctx, cmp.Or(*lasting, 10*time.Second))
 	defer cancel()

@@ -77,27 +77,22 @@ type operator struct {
 // No test of an operator's own is worse than on stock, and on a real API server our sides act on
 // what comes late or changes.
 func TestAdopters(t *testing.T) {
-	c, all, live := report.Begin(t), results{lists: map[string][]string{}}, report.Page{}
-	needsPage(t)
-	var known struct{ Operators []operator }
-	c.Must(yaml.Unmarshal(table, &known))
-	for _, op := range known.Operators {
-		t.Run(op.Name, func(t *testing.T) {
-			a := &adoption{Campaign: report.Begin(t), operator: op}
-			a.plant(&all)
-			t.Run("tests", func(t *testing.T) { a.in(t).compare(&all) })
-			if op.Live != nil {
-				t.Run("live", func(t *testing.T) { a.in(t).live(&live) })
-			}
-		})
-	}
-	c.Must(c.Ctx.Err())
-	all.page(&c.Page, "operator", "packages")
-	c.Text("## On a real API server\n")
-	c.Text("Each side has an API server of its own. Times depend on what else the machine does; what counts is whether the operator acts at all, within %v.\n", giveUp)
-	c.Text("%s\n", live.String())
-	c.Text("Machine: %s.", report.Machine())
-	c.Must(c.Write(*page, head(c, "docs/adopters.md")))
+	compared(t, "docs/adopters.md", []string{"operator", "packages"}, func(c *adoption, all *results) string {
+		var known struct{ Operators []operator }
+		var live report.Page
+		c.Must(yaml.Unmarshal(table, &known))
+		for _, op := range known.Operators {
+			t.Run(op.Name, func(t *testing.T) {
+				a := &adoption{Campaign: report.Begin(t), operator: op}
+				a.plant(all)
+				t.Run("tests", func(t *testing.T) { a.in(t).compare(all) })
+				if op.Live != nil {
+					t.Run("live", func(t *testing.T) { a.in(t).live(&live) })
+				}
+			})
+		}
+		return fmt.Sprintf("## On a real API server\n\nEach side has an API server of its own. Times depend on what else the machine does; what counts is whether the operator acts at all, within %v.\n\n%s\n", giveUp, live.String())
+	})
 }
 
 // in returns the same in a test of its own.
@@ -107,18 +102,19 @@ func (c *adoption) in(t *testing.T) *adoption {
 	return &with
 }
 
-// head is what the last page says before its first table.
-func head(c *report.Campaign, page string) string {
-	text, err := os.ReadFile(filepath.Join(root, page))
-	c.Must(err)
-	return string(text[:bytes.Index(text, []byte("\n| "))])
-}
-
-// needsPage skips a test that does not say where to write.
-func needsPage(t *testing.T) {
+// compared writes the page of what run compares. What the last page says before its first table stays.
+func compared(t *testing.T, file string, columns []string, run func(c *adoption, all *results) (more string)) {
 	if *page == "" {
 		t.Skip("-page does not say where to write; this takes hours")
 	}
+	c, all := &adoption{Campaign: report.Begin(t)}, &results{lists: map[string][]string{}}
+	more := run(c, all)
+	c.Must(c.Ctx.Err())
+	all.page(&c.Page, columns...)
+	c.Text("%s\nMachine: %s.", more, report.Machine())
+	last, err := os.ReadFile(filepath.Join(root, file))
+	c.Must(err)
+	c.Must(c.Write(*page, string(last[:bytes.Index(last, []byte("\n| "))])))
 }
 
 // plant makes the trees of an operator.
@@ -200,22 +196,13 @@ func (c *adoption) requires(path string) string {
 func (c *adoption) compare(all *results) {
 	c.output(c.trees["stock"], "go", "build", "./...")
 	c.output(c.trees["fork"], "go", "build", "./...")
-	found := all.of(c.Name)
+	found, ran := all.of(c.Name), 0
 	candidates := slices.DeleteFunc(c.listed(c.trees["stock"], "./..."), func(p tested) bool { return !p.has(tree.Module + "/pkg/client/apiutil") })
-	ran, servers, more := 0, 0, 0
 	for _, p := range candidates {
 		short := strings.TrimPrefix(strings.TrimPrefix(p.path, c.mod.Module.Path), "/")
-		switch {
-		case p.has(tree.Module + "/pkg/envtest"):
-			servers++
-		case ran == *packages:
-			more++
-		case found.compare(short, c.trees, c.tests(p, nil, "-short", "-vet=off", "-timeout=10m")):
+		if ran < *packages && !p.has(tree.Module+"/pkg/envtest") && found.compare(short, c.trees, c.tests(p, nil, "-short", "-vet=off", "-timeout=10m")) {
 			ran++
 		}
-	}
-	if servers+more > 0 {
-		found.list(notRun, "packages whose tests start an API server: %d; packages beyond the limit of that run: %d", servers, more)
 	}
 	found.row(c.T, "["+c.Name+"]("+c.Home+") "+c.Version+", controller-runtime "+c.requires(tree.Module), fmt.Sprintf("%d of %d", ran, len(candidates)))
 }
@@ -248,26 +235,22 @@ func (c *adoption) output(dir string, args ...string) []byte {
 
 // TestUpstream fails if a test of upstream's is worse on the fork, or with our constructors, than on stock.
 func TestUpstream(t *testing.T) {
-	needsPage(t)
-	c, all := &adoption{Campaign: report.Begin(t)}, results{lists: map[string][]string{}}
-	latest, legacy := os.Getenv("KUBEBUILDER_ASSETS"), os.Getenv("LEGACY_ASSETS")
-	versions := strings.Split(*releases, ",")
-	if *releases == "" {
-		versions = nil
-		for _, line := range tree.Lines {
-			versions = append(versions, line.Newest)
+	compared(t, "hack/fork/MATRIX.md", []string{"controller-runtime", "package"}, func(c *adoption, all *results) string {
+		latest, legacy := os.Getenv("KUBEBUILDER_ASSETS"), os.Getenv("LEGACY_ASSETS")
+		versions := strings.Split(*releases, ",")
+		if *releases == "" {
+			versions = nil
+			for _, line := range tree.Lines {
+				versions = append(versions, line.Newest)
+			}
 		}
-	}
-	for _, version := range versions {
-		c.Name = version
-		c.release(&all, version, latest, legacy)
-	}
-	c.Must(c.Ctx.Err())
-	all.page(&c.Page, "controller-runtime", "package")
-	version := func(assets string) []byte { return c.output("", filepath.Join(assets, "kube-apiserver"), "--version") }
-	c.Text("fresh: from v0.23 on, the stock tree with the constructors of `fresh` in place of upstream's in the tests of clients and caches.\n")
-	c.Text("API servers: %s; and %s where upstream tests the mapper without aggregated discovery. Machine: %s.", version(latest), version(legacy), report.Machine())
-	c.Must(c.Write(*page, head(c.Campaign, "hack/fork/MATRIX.md")))
+		for _, c.Name = range versions {
+			c.release(all, c.Name, latest, legacy)
+		}
+		version := func(assets string) []byte { return c.output("", filepath.Join(assets, "kube-apiserver"), "--version") }
+		return fmt.Sprintf("fresh: from v0.23 on, the stock tree with the constructors of `fresh` in place of upstream's in the tests of clients and caches.\n\n"+
+			"API servers: %s; and %s where upstream tests the mapper without aggregated discovery.", version(latest), version(legacy))
+	})
 }
 
 // release makes the trees of a release, all without the white-box test, and runs the tests on
@@ -318,8 +301,7 @@ func (c *adoption) add(all *results, pkg string, run func(dir string) states) {
 	found.row(c.T, c.Name, pkg)
 }
 
-// again is how often a package with a test that differs is run once more.
-const again = 3
+const again = 3 // times a package with a test that differs is run once more
 
 // results are those of the tests of several subjects, which are operators or releases: a table,
 // and lists by title.
@@ -355,9 +337,9 @@ func (r *results) page(p *report.Page, columns ...string) {
 // for a package that failed although none of its tests did.
 type states map[string]state
 
+// state is how a test ended. A greater one is better.
 type state int
 
-// A greater state is better.
 const (
 	absent state = iota
 	failed
