@@ -63,7 +63,6 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-// newMapper makes a mapper that has read nothing yet.
 func (f flavour) newMapper(tb testing.TB, e *endpoint) meta.RESTMapper {
 	mapper, err := f.make(&rest.Config{Host: "http://fake.invalid", QPS: -1}, &http.Client{Transport: e})
 	must(tb, err)
@@ -127,7 +126,6 @@ func newEndpoint(groups []fakeapi.Group, server *fakeapi.Server) *endpoint {
 	return e
 }
 
-// RoundTrip implements http.RoundTripper.
 func (e *endpoint) RoundTrip(req *http.Request) (*http.Response, error) {
 	if to := e.to.Load(); to != nil {
 		return (*to).RoundTrip(req)
@@ -166,7 +164,6 @@ func (e *endpoint) taken() (requests, docBytes float64) {
 	return requests, docBytes
 }
 
-// traffic reports what was taken, for each of n.
 func (e *endpoint) traffic(b *testing.B, n float64, prefix, per string) {
 	requests, docBytes := e.taken()
 	b.ReportMetric(requests/n, prefix+"requests"+per)
@@ -239,8 +236,7 @@ type query struct {
 	partial  gvr // without the version
 }
 
-// queryCount is a power of two.
-const queryCount = 16
+const queryCount = 16 // a power of two
 
 // queriesOf picks kinds from all over the server. How fast a single kind is found
 // would depend on luck.

@@ -128,7 +128,7 @@ func (c *adoption) plant(all *results) {
 	if c.Module == "" {
 		c.output("", "git", "clone", "--quiet", "--depth=1", "--branch="+c.Version, c.Home, stock)
 	} else {
-		c.Must(os.CopyFS(stock, c.download(c.Module, c.Version)))
+		c.Must(os.CopyFS(stock, os.DirFS(c.download(c.Module, c.Version))))
 	}
 	// Modules that a repository keeps in folders of its own, and replaces with these, are
 	// not in the module's zip.
@@ -136,7 +136,7 @@ func (c *adoption) plant(all *results) {
 	for _, r := range c.mod.Replace {
 		to := filepath.Join(stock, filepath.FromSlash(r.New.Path))
 		if _, err := os.Stat(to); err != nil && r.New.Version == "" {
-			c.Must(os.CopyFS(to, c.download(r.Old.Path, c.requires(r.Old.Path))))
+			c.Must(os.CopyFS(to, os.DirFS(c.download(r.Old.Path, c.requires(r.Old.Path)))))
 		}
 	}
 	c.Must(os.CopyFS(c.trees["fork"], os.DirFS(stock)))
@@ -207,11 +207,11 @@ func (c *adoption) compare(all *results) {
 	found.row(c.T, "["+c.Name+"]("+c.Home+") "+c.Version+", controller-runtime "+c.requires(tree.Module), fmt.Sprintf("%d of %d", ran, len(candidates)))
 }
 
-// download returns a module in the module cache.
-func (c *adoption) download(module, version string) fs.FS {
+// download returns the folder of a module in the module cache.
+func (c *adoption) download(module, version string) string {
 	var got struct{ Dir string }
 	c.Must(json.Unmarshal(c.output("", "go", "mod", "download", "-json", module+"@"+version), &got))
-	return os.DirFS(got.Dir)
+	return got.Dir
 }
 
 func (c *adoption) command(dir string, env []string, args ...string) *exec.Cmd {

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"net"
 	"net/http"
@@ -34,9 +33,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/freshmapper/freshmapper/hack/control"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
@@ -55,7 +54,7 @@ const (
 type scenario struct {
 	About, Main string
 	Args        []string
-	CRDs        []struct{ Files, Module, VersionOf string }
+	CRDs        []struct{ Folder, Module, VersionOf string }
 	Steps       []struct {
 		What  string
 		Do    []action
@@ -118,7 +117,16 @@ func (c *adoption) liveOn(dir, assets string) (times []string, wrong string) {
 	defer on.sources.Close()
 	function := on.startFunction(filepath.Join(dir, "certs"))
 	defer function.Close()
-	on.applyCRDs()
+	for _, of := range c.Live.CRDs {
+		from := c.trees["stock"]
+		if of.Module != "" {
+			from = c.download(of.Module, c.requires(of.VersionOf))
+		}
+		crds, err := envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{Paths: []string{filepath.Join(from, of.Folder)}, ErrorIfPathMissing: true, MaxTime: settled})
+		if err != nil || len(crds) == 0 {
+			c.Fatalf("%d CRDs in %s of %s: correct crds in operators.yaml: %v", len(crds), of.Folder, from, err)
+		}
+	}
 	kubeconfig := filepath.Join(c.TempDir(), "kubeconfig")
 	c.Must(os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}],
 clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], users: [{name: c, user: {token: %q}}]}`, cfg.Host, cfg.BearerToken), 0o600))
@@ -150,32 +158,6 @@ clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], us
 		times = append(times, took)
 	}
 	return times, wrong
-}
-
-// applyCRDs applies the files that the operator needs.
-func (c *cluster) applyCRDs() {
-	for _, of := range c.Live.CRDs {
-		from := os.DirFS(c.trees["stock"])
-		if of.Module != "" {
-			from = c.download(of.Module, c.requires(of.VersionOf))
-		}
-		files, _ := fs.Glob(from, of.Files)
-		if len(files) == 0 {
-			c.Fatalf("no file matches %s: correct crds in operators.yaml", of.Files)
-		}
-		for _, file := range files {
-			text, err := fs.ReadFile(from, file)
-			for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); err == nil; {
-				o := &unstructured.Unstructured{}
-				if err = documents.Decode(&o.Object); err == nil && o.Object != nil { // nothing is between two lines of "---"
-					c.do(file, action{Apply: o})
-				}
-			}
-			if !errors.Is(err, io.EOF) {
-				c.Fatalf("%s: %v", file, err)
-			}
-		}
-	}
 }
 
 // of returns the client of an object's kind.
