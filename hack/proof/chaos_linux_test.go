@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"runtime"
 	"slices"
@@ -78,15 +79,19 @@ func (l *load) finish(title string) {
 	l.Finish(title)
 }
 
+func (l *load) mapper(cfg *rest.Config, opts apiutil.DynamicRESTMapperOptions) (*apiutil.DynamicRESTMapper, *http.Client) {
+	client, err := rest.HTTPClientFor(cfg)
+	l.Must(err)
+	m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, client, opts)
+	l.Must(err)
+	return m, client
+}
+
 // use puts a mapper in heavy use while something happens to its API server. All that was begun
 // must end.
 func (w *world) use(cfg *rest.Config, happens func()) {
-	client, err := rest.HTTPClientFor(cfg)
-	w.Must(err)
-	w.m, err = apiutil.NewDynamicRESTMapperWithOptions(cfg, client, apiutil.DynamicRESTMapperOptions{
-		RefreshInterval: chaosInterval, WatchAPIs: true, RequestTimeout: chaosRequest, UnhealthyAfter: time.Second,
-	})
-	w.Must(err)
+	m, client := w.mapper(cfg, apiutil.DynamicRESTMapperOptions{RefreshInterval: chaosInterval, WatchAPIs: true, RequestTimeout: chaosRequest, UnhealthyAfter: time.Second})
+	w.m = m
 	before := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(w.Ctx)
 	w.start(ctx)
@@ -108,9 +113,20 @@ func (w *world) use(cfg *rest.Config, happens func()) {
 func (w *world) start(ctx context.Context) {
 	w.running.Go(func() { _ = w.m.Start(ctx) })
 	for _, slow := range []time.Duration{0, 200 * time.Millisecond} {
-		v := &view{served: map[gvk]string{}}
-		w.views = append(w.views, v)
-		w.running.Go(func() { v.follow(w.m.Subscribe(ctx), slow) })
+		view := &sync.Map{}
+		w.views = append(w.views, view)
+		w.running.Go(func() {
+			for batch := range w.m.Subscribe(ctx) {
+				for _, change := range batch {
+					if m := change.Mapping; change.Type == apiutil.APIRemoved {
+						view.Delete(m.GroupVersionKind)
+					} else {
+						view.Store(m.GroupVersionKind, fmt.Sprintf("%s %t", m.Resource.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace))
+					}
+				}
+				time.Sleep(slow) // as a slow receiver
+			}
+		})
 	}
 	w.running.Go(func() { w.runSteady(ctx, w.m) })
 	w.running.Go(func() {
@@ -157,8 +173,8 @@ func (w *world) converge() {
 	defer w.churn.Unlock()
 	time.Sleep(time.Second) // what is under way on the servers
 	w.await("subscribers converge", convergesFor, func() bool {
-		return w.all(func(truth map[gvk]string) bool {
-			return !slices.ContainsFunc(w.views, func(v *view) bool { return !v.is(truth) })
+		return w.all(func(truth map[any]any) bool {
+			return !slices.ContainsFunc(w.views, func(v *sync.Map) bool { return !has(v, truth) })
 		})
 	})
 }
@@ -260,10 +276,7 @@ func TestSoak(t *testing.T) {
 	for n := range *mappers {
 		cfg := w.plane.Servers[0].Config()
 		cfg.Dial = (&net.Dialer{}).DialContext // which also keeps client-go from sharing a transport
-		client, err := rest.HTTPClientFor(cfg)
-		w.Must(err)
-		m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, client, apiutil.DynamicRESTMapperOptions{RefreshInterval: soakInterval, WatchAPIs: true})
-		w.Must(err)
+		m, _ := w.mapper(cfg, apiutil.DynamicRESTMapperOptions{RefreshInterval: soakInterval, WatchAPIs: true})
 		running.Go(func() { _ = m.Start(ctx) })
 		w.run(ctx, &running, m, 1, n)
 	}
@@ -308,8 +321,7 @@ type follower struct {
 	client client.Client
 	cache  cache.Cache
 
-	mu   sync.Mutex
-	told map[string]bool // what the handler knows, by namespace and name
+	told sync.Map // what the handler knows, by namespace and name
 }
 
 var thing = gvk{Group: "things.example.com", Version: "v1", Kind: "Thing"}
@@ -329,7 +341,7 @@ func newThing(cluster bool, name string) *unstructured.Unstructured {
 // kind with another scope and plural than the other, for a while; then both agree. The mapper, a client and a
 // cache that follow, and a handler of its must come to know what both say.
 func TestReplicas(t *testing.T) {
-	f := &follower{load: busy(report.Begin(t)), told: map[string]bool{}}
+	f := &follower{load: busy(report.Begin(t))}
 	f.steady, f.churned, f.churning = builtin, []gvk{thing}, 100
 	one, other := newPlane(f.Campaign, 1).Servers[0], newPlane(f.Campaign, 1).Servers[0]
 	ahead, behind := newAdmin(f.Campaign, one), newAdmin(f.Campaign, other)
@@ -358,10 +370,8 @@ func TestReplicas(t *testing.T) {
 
 // start starts the load, and all that follow Thing.
 func (f *follower) start(cfg *rest.Config) {
-	httpClient, err := rest.HTTPClientFor(cfg)
-	f.Must(err)
-	m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, httpClient, apiutil.DynamicRESTMapperOptions{RefreshInterval: chaosInterval, RequestTimeout: chaosRequest})
-	f.Must(err)
+	m, httpClient := f.mapper(cfg, apiutil.DynamicRESTMapperOptions{RefreshInterval: chaosInterval, RequestTimeout: chaosRequest})
+	var err error
 	f.client, err = fresh.NewClient(cfg, client.Options{HTTPClient: httpClient, Mapper: m})
 	f.Must(err)
 	f.cache, err = fresh.NewCache(cfg, cache.Options{HTTPClient: httpClient, Mapper: m})
@@ -378,17 +388,14 @@ func (f *follower) start(cfg *rest.Config) {
 	f.run(ctx, &running, m, chaosUsers, 0)
 	informer, err := f.cache.GetInformer(ctx, newThing(true, ""))
 	f.Must(err)
-	note := func(there bool) func(any) {
-		return func(obj any) {
-			key, _ := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj)
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			if delete(f.told, key); there {
-				f.told[key] = true
-			}
-		}
+	key := func(obj any) string {
+		key, _ := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+		return key
 	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: note(true), DeleteFunc: note(false)})
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { f.told.Store(key(obj), true) },
+		DeleteFunc: func(obj any) { f.told.Delete(key(obj)) },
+	})
 	f.Must(err)
 }
 
@@ -422,8 +429,6 @@ func (f *follower) agrees(cluster bool, name string) {
 	})
 	f.await("the handler knows the object and no other", convergesFor, func() bool {
 		key, _ := toolscache.MetaNamespaceKeyFunc(want)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return maps.Equal(f.told, map[string]bool{key: true})
+		return has(&f.told, map[any]any{key: true})
 	})
 }

@@ -19,7 +19,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -93,7 +92,7 @@ type world struct {
 	changes atomic.Int64 // of CRDs
 
 	m       *apiutil.DynamicRESTMapper
-	views   []*view
+	views   []*sync.Map // what subscribers have been told is served
 	running sync.WaitGroup
 }
 
@@ -110,15 +109,15 @@ func newWorld(l *load, servers int) *world {
 		l.Must(err)
 	}
 	w.await("custom kinds are served", time.Minute, func() bool {
-		return w.all(func(truth map[gvk]string) bool {
-			return !slices.ContainsFunc(w.steady, func(k kind) bool { return truth[k.gvk] == "" })
+		return w.all(func(truth map[any]any) bool {
+			return !slices.ContainsFunc(w.steady, func(k kind) bool { return truth[k.gvk] == nil })
 		})
 	})
 	return w
 }
 
 // all reports whether something is true of what each server serves.
-func (w *world) all(is func(truth map[gvk]string) bool) bool {
+func (w *world) all(is func(truth map[any]any) bool) bool {
 	return !slices.ContainsFunc(w.admins, func(a *admin) bool {
 		truth, err := a.truth()
 		return err != nil || !is(truth)
@@ -176,12 +175,12 @@ func newCRD(of gvk, cluster bool, versions ...string) *unstructured.Unstructured
 }
 
 // truth is what a server serves, by its live endpoints: resource and scope.
-func (a *admin) truth() (map[gvk]string, error) {
+func (a *admin) truth() (map[any]any, error) {
 	_, lists, err := a.live.ServerGroupsAndResources()
-	served := map[gvk]string{}
+	served := map[any]any{}
 	for _, list := range lists {
 		for _, r := range list.APIResources {
-			if of := schema.FromAPIVersionAndKind(list.GroupVersion, r.Kind); !strings.Contains(r.Name, "/") && served[of] == "" {
+			if of := schema.FromAPIVersionAndKind(list.GroupVersion, r.Kind); !strings.Contains(r.Name, "/") && served[of] == nil {
 				served[of] = fmt.Sprintf("%s %t", r.Name, r.Namespaced)
 			}
 		}
@@ -247,31 +246,12 @@ func (f *front) config() *rest.Config {
 	return &rest.Config{Host: f.URL, BearerToken: f.token, QPS: -1}
 }
 
-// view is what a subscriber has been told is served.
-type view struct {
-	mu     sync.Mutex
-	served map[gvk]string
-}
-
-// follow takes a pause after each message, as a slow receiver does.
-func (v *view) follow(changes <-chan []apiutil.APIChange, slow time.Duration) {
-	for batch := range changes {
-		v.mu.Lock()
-		for _, change := range batch {
-			m := change.Mapping
-			if change.Type == apiutil.APIRemoved {
-				delete(v.served, m.GroupVersionKind)
-			} else {
-				v.served[m.GroupVersionKind] = fmt.Sprintf("%s %t", m.Resource.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace)
-			}
-		}
-		v.mu.Unlock()
-		time.Sleep(slow)
-	}
-}
-
-func (v *view) is(truth map[gvk]string) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return maps.Equal(v.served, truth)
+// has reports whether these are all that a map has.
+func has(m *sync.Map, want map[any]any) bool {
+	got := map[any]any{}
+	m.Range(func(k, v any) bool {
+		got[k] = v
+		return true
+	})
+	return maps.Equal(got, want)
 }
