@@ -91,7 +91,8 @@ func TestAdopters(t *testing.T) {
 				}
 			})
 		}
-		return fmt.Sprintf("## On a real API server\n\nEach side has an API server of its own. Times depend on what else the machine does; what counts is whether the operator acts at all, within %v.\n\n%s\n", giveUp, live.String())
+		return fmt.Sprintf("## On a real API server\n\nEach side has an API server of its own. Times depend on what else the machine does; "+
+			"what counts is whether the operator acts at all, within %v.\n\n%s\n", giveUp, live.String())
 	})
 }
 
