@@ -19,10 +19,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -46,15 +46,10 @@ var (
 		{gvk: gvk{Group: "steady.example.com", Version: "v1", Kind: "Rock"}, resource: "rocks"},
 		{gvk: gvk{Group: "mixed.example.com", Version: "v1", Kind: "Cliff"}, resource: "cliffs", cluster: true},
 	}
-	churnedCRDs = []struct {
-		group, kind string
-		versions    []string
-	}{
-		{"churn.example.com", "Leaf", []string{"v1"}},
-		{"churn.example.com", "Wave", []string{"v1", "v2"}},
-		{"mixed.example.com", "Sand", []string{"v1"}},
-		{"mixed.example.com", "Dune", []string{"v2", "v1"}},
-		{"gusts.example.com", "Gust", []string{"v1"}},
+	churned = []gvk{
+		{Group: "churn.example.com", Version: "v1", Kind: "Leaf"}, {Group: "churn.example.com", Version: "v1", Kind: "Wave"},
+		{Group: "mixed.example.com", Version: "v1", Kind: "Sand"}, {Group: "mixed.example.com", Version: "v1", Kind: "Dune"},
+		{Group: "gusts.example.com", Version: "v1", Kind: "Gust"},
 	}
 	neverServed = []gvk{
 		{Group: "steady.example.com", Version: "v1", Kind: "Ghost"},
@@ -67,10 +62,13 @@ var (
 
 // busy is the load on a mapper of real API servers.
 func busy(c *report.Campaign) *load {
-	return &load{Campaign: c, steady: slices.Concat(builtin, custom), never: neverServed, resetting: 8, waiting: 3, missing: 69, churning: 40, rest: 40 * time.Millisecond}
+	return &load{
+		Campaign: c, steady: slices.Concat(builtin, custom), churned: churned, never: neverServed, took: map[string][]time.Duration{},
+		resetting: 8, waiting: 3, missing: 69, churning: 40, rest: 40 * time.Millisecond,
+	}
 }
 
-// plane starts a control plane, which ends with the test.
+// newPlane starts a control plane, which ends with the test.
 func newPlane(c *report.Campaign, servers int) *control.Plane {
 	c.Helper()
 	if !report.Written() && os.Getenv("KUBEBUILDER_ASSETS") == "" {
@@ -84,8 +82,7 @@ func newPlane(c *report.Campaign, servers int) *control.Plane {
 	return p
 }
 
-// world is a control plane, and what is asked of the mappers of its API servers, while CRDs
-// come and go.
+// world is a control plane whose CRDs come and go, and a mapper that many use at once.
 type world struct {
 	*load
 	plane   *control.Plane
@@ -93,6 +90,10 @@ type world struct {
 	admins  []*admin
 	churn   sync.Mutex   // held by whoever wants the API to stand still
 	changes atomic.Int64 // of CRDs
+
+	m       *apiutil.DynamicRESTMapper
+	views   []*sync.Map // what subscribers have been told is served
+	running sync.WaitGroup
 }
 
 // newWorld also creates the custom kinds that are served throughout, and waits until every
@@ -100,48 +101,43 @@ type world struct {
 func newWorld(l *load, servers int) *world {
 	w := &world{load: l, plane: newPlane(l.Campaign, servers)}
 	w.front = newFront(l.Campaign, w.plane.Servers...)
-	l.churned = nil
-	for _, crd := range churnedCRDs {
-		l.churned = append(l.churned, schema.FromAPIVersionAndKind(crd.group+"/v1", crd.kind))
-	}
 	for _, process := range w.plane.Servers {
 		w.admins = append(w.admins, newAdmin(l.Campaign, process))
 	}
 	for _, k := range custom {
-		_, err := w.admins[0].crds.Create(w.Ctx, newCRD(k.Group, k.Kind, k.cluster, k.Version), metav1.CreateOptions{})
+		_, err := w.admins[0].crds.Create(w.Ctx, newCRD(k.gvk, k.cluster, k.Version), metav1.CreateOptions{})
 		l.Must(err)
 	}
-	if _, ok := report.Within(w.Ctx, time.Minute, func() bool {
-		return !slices.ContainsFunc(w.admins, func(a *admin) bool {
-			truth, err := a.truth()
-			return err != nil || slices.ContainsFunc(w.steady, func(k kind) bool { return truth[k.gvk] == "" })
+	w.await("custom kinds are served", time.Minute, func() bool {
+		return w.all(func(truth map[any]any) bool {
+			return !slices.ContainsFunc(w.steady, func(k kind) bool { return truth[k.gvk] == nil })
 		})
-	}); !ok {
-		l.Fatal("a server does not serve the custom kinds a minute after they were created")
-	}
+	})
 	return w
+}
+
+// all reports whether something is true of what each server serves.
+func (w *world) all(is func(truth map[any]any) bool) bool {
+	return !slices.ContainsFunc(w.admins, func(a *admin) bool {
+		truth, err := a.truth()
+		return err != nil || !is(truth)
+	})
 }
 
 // change creates, deletes and changes CRDs, half of the time each kind is there.
 func (w *world) change(ctx context.Context) {
 	for r := w.Random(1000*len(w.admins) + 100); ctx.Err() == nil; {
 		w.churn.Lock()
-		k, crds := churnedCRDs[r.IntN(len(churnedCRDs))], w.admins[r.IntN(len(w.admins))].crds
-		crd := newCRD(k.group, k.kind, r.IntN(2) == 0, k.versions...)
+		crds := w.admins[r.IntN(len(w.admins))].crds
+		crd := newCRD(churned[r.IntN(len(churned))], r.IntN(2) == 0, [][]string{{"v1"}, {"v1", "v2"}, {"v2", "v1"}}[r.IntN(3)]...)
 		switch r.IntN(4) {
 		case 0, 1:
 			_, _ = crds.Create(ctx, crd, metav1.CreateOptions{})
 		case 2:
 			_ = crds.Delete(ctx, crd.GetName(), metav1.DeleteOptions{})
-		default: // its last version is not served for a while
-			if have, err := crds.Get(ctx, crd.GetName(), metav1.GetOptions{}); err == nil {
-				if versions, _, _ := unstructured.NestedSlice(have.Object, "spec", "versions"); len(versions) > 1 {
-					last, _ := versions[len(versions)-1].(map[string]any)
-					last["served"] = last["served"] != true
-					_ = unstructured.SetNestedSlice(have.Object, versions, "spec", "versions")
-					_, _ = crds.Update(ctx, have, metav1.UpdateOptions{})
-				}
-			}
+		default: // one of two versions is not served for a while
+			patch := fmt.Appendf(nil, `[{"op": "replace", "path": "/spec/versions/1/served", "value": %t}]`, r.IntN(2) == 0)
+			_, _ = crds.Patch(ctx, crd.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{})
 		}
 		w.churn.Unlock()
 		w.changes.Add(1)
@@ -149,7 +145,6 @@ func (w *world) change(ctx context.Context) {
 	}
 }
 
-// admin is an administrator of an API server.
 type admin struct {
 	dynamic.Interface
 	crds dynamic.ResourceInterface
@@ -159,34 +154,33 @@ type admin struct {
 func newAdmin(c *report.Campaign, process *control.Process) *admin {
 	config := process.Config()
 	config.Timeout = 10 * time.Second
-	client, err := dynamic.NewForConfig(config)
-	c.Must(err)
-	live, err := discovery.NewDiscoveryClientForConfig(config)
-	c.Must(err)
+	client := dynamic.NewForConfigOrDie(config)
 	crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	return &admin{client, crds, live.WithLegacy()}
+	return &admin{client, crds, discovery.NewDiscoveryClientForConfigOrDie(config).WithLegacy()}
 }
 
 // newCRD is the CustomResourceDefinition of a kind, whose versions are all served.
-func newCRD(group, kind string, cluster bool, versions ...string) *unstructured.Unstructured {
-	var all []string
+func newCRD(of gvk, cluster bool, versions ...string) *unstructured.Unstructured {
+	var all []any
 	for i, v := range versions {
-		all = append(all, fmt.Sprintf(`{"name": %q, "served": true, "storage": %t, "schema": {"openAPIV3Schema": {"type": "object"}}}`, v, i == 0))
+		all = append(all, map[string]any{"name": v, "served": true, "storage": i == 0, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}})
 	}
-	crd, singular, scope := &unstructured.Unstructured{}, strings.ToLower(kind), map[bool]string{false: "Namespaced", true: "Cluster"}[cluster]
-	_ = crd.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "%[1]ss.%[2]s"},
-		"spec": {"group": %[2]q, "scope": %[3]q, "names": {"kind": %[4]q, "plural": "%[1]ss", "singular": %[1]q}, "versions": [%[5]s]}}`,
-		singular, group, scope, kind, strings.Join(all, ","))) // a server would say what is wrong
+	singular, scope := strings.ToLower(of.Kind), map[bool]string{false: "Namespaced", true: "Cluster"}[cluster]
+	crd := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": map[string]any{
+		"group": of.Group, "scope": scope, "versions": all,
+		"names": map[string]any{"kind": of.Kind, "plural": singular + "s", "singular": singular},
+	}}}
+	crd.SetName(singular + "s." + of.Group)
 	return crd
 }
 
 // truth is what a server serves, by its live endpoints: resource and scope.
-func (a *admin) truth() (map[gvk]string, error) {
+func (a *admin) truth() (map[any]any, error) {
 	_, lists, err := a.live.ServerGroupsAndResources()
-	served := map[gvk]string{}
+	served := map[any]any{}
 	for _, list := range lists {
 		for _, r := range list.APIResources {
-			if of := schema.FromAPIVersionAndKind(list.GroupVersion, r.Kind); !strings.Contains(r.Name, "/") && served[of] == "" {
+			if of := schema.FromAPIVersionAndKind(list.GroupVersion, r.Kind); !strings.Contains(r.Name, "/") && served[of] == nil {
 				served[of] = fmt.Sprintf("%s %t", r.Name, r.Namespaced)
 			}
 		}
@@ -252,31 +246,12 @@ func (f *front) config() *rest.Config {
 	return &rest.Config{Host: f.URL, BearerToken: f.token, QPS: -1}
 }
 
-// view is what a subscriber has been told is served.
-type view struct {
-	mu     sync.Mutex
-	served map[gvk]string
-}
-
-// follow takes a pause after each message, as a slow receiver does.
-func (v *view) follow(changes <-chan []apiutil.APIChange, slow time.Duration) {
-	for batch := range changes {
-		v.mu.Lock()
-		for _, change := range batch {
-			m := change.Mapping
-			if change.Type == apiutil.APIRemoved {
-				delete(v.served, m.GroupVersionKind)
-			} else {
-				v.served[m.GroupVersionKind] = fmt.Sprintf("%s %t", m.Resource.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace)
-			}
-		}
-		v.mu.Unlock()
-		time.Sleep(slow)
-	}
-}
-
-func (v *view) is(truth map[gvk]string) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return maps.Equal(v.served, truth)
+// has reports whether these are all that a map has.
+func has(m *sync.Map, want map[any]any) bool {
+	got := map[any]any{}
+	m.Range(func(k, v any) bool {
+		got[k] = v
+		return true
+	})
+	return maps.Equal(got, want)
 }

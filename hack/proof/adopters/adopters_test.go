@@ -13,18 +13,21 @@ package adopters
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -74,27 +77,23 @@ type operator struct {
 // No test of an operator's own is worse than on stock, and on a real API server our sides act on
 // what comes late or changes.
 func TestAdopters(t *testing.T) {
-	c, all, live := report.Begin(t), results{lists: map[string][]string{}}, report.Page{}
-	needsPage(t)
-	var known struct{ Operators []operator }
-	c.Must(yaml.Unmarshal(table, &known))
-	for _, op := range known.Operators {
-		t.Run(op.Name, func(t *testing.T) {
-			a := &adoption{Campaign: report.Begin(t), operator: op}
-			a.plant(&all)
-			t.Run("tests", func(t *testing.T) { a.in(t).compare(&all) })
-			if op.Live != nil {
-				t.Run("live", func(t *testing.T) { a.in(t).live(&live) })
-			}
-		})
-	}
-	c.Must(c.Ctx.Err())
-	all.page(&c.Page, "operator", "packages")
-	c.Text("## On a real API server\n")
-	c.Text("Each side has an API server of its own. Times depend on what else the machine does; what counts is whether the operator acts at all, within %v.\n", giveUp)
-	c.Text("%s\n", live.String())
-	c.Text("Machine: %s.", report.Machine())
-	c.Must(c.Write(*page, (&adoption{Campaign: c}).head("docs/adopters.md")))
+	compared(t, "docs/adopters.md", []string{"operator", "packages"}, func(c *adoption, all *results) string {
+		var known struct{ Operators []operator }
+		var live report.Page
+		c.Must(yaml.Unmarshal(table, &known))
+		for _, op := range known.Operators {
+			t.Run(op.Name, func(t *testing.T) {
+				a := &adoption{Campaign: report.Begin(t), operator: op}
+				a.plant(all)
+				t.Run("tests", func(t *testing.T) { a.in(t).compare(all) })
+				if op.Live != nil {
+					t.Run("live", func(t *testing.T) { a.in(t).live(&live) })
+				}
+			})
+		}
+		return fmt.Sprintf("## On a real API server\n\nEach side has an API server of its own. Times depend on what else the machine does; "+
+			"what counts is whether the operator acts at all, within %v.\n\n%s\n", giveUp, live.String())
+	})
 }
 
 // in returns the same in a test of its own.
@@ -104,18 +103,19 @@ func (c *adoption) in(t *testing.T) *adoption {
 	return &with
 }
 
-// head is what the last page says before its first table.
-func (c *adoption) head(page string) string {
-	text, err := os.ReadFile(filepath.Join(root, page))
-	c.Must(err)
-	return string(text[:bytes.Index(text, []byte("\n| "))])
-}
-
-// needsPage skips a test that does not say where to write.
-func needsPage(t *testing.T) {
+// compared writes the page of what run compares. What the last page says before its first table stays.
+func compared(t *testing.T, file string, columns []string, run func(c *adoption, all *results) (more string)) {
 	if *page == "" {
 		t.Skip("-page does not say where to write; this takes hours")
 	}
+	c, all := &adoption{Campaign: report.Begin(t)}, &results{lists: map[string][]string{}}
+	more := run(c, all)
+	c.Must(c.Ctx.Err())
+	all.page(&c.Page, columns...)
+	c.Text("%s\nMachine: %s.", more, report.Machine())
+	last, err := os.ReadFile(filepath.Join(root, file))
+	c.Must(err)
+	c.Must(c.Write(*page, string(last[:bytes.Index(last, []byte("\n| "))])))
 }
 
 // plant makes the trees of an operator.
@@ -129,7 +129,7 @@ func (c *adoption) plant(all *results) {
 	if c.Module == "" {
 		c.output("", "git", "clone", "--quiet", "--depth=1", "--branch="+c.Version, c.Home, stock)
 	} else {
-		c.Must(os.CopyFS(stock, c.download(c.Module, c.Version)))
+		c.Must(os.CopyFS(stock, os.DirFS(c.download(c.Module, c.Version))))
 	}
 	// Modules that a repository keeps in folders of its own, and replaces with these, are
 	// not in the module's zip.
@@ -137,25 +137,24 @@ func (c *adoption) plant(all *results) {
 	for _, r := range c.mod.Replace {
 		to := filepath.Join(stock, filepath.FromSlash(r.New.Path))
 		if _, err := os.Stat(to); err != nil && r.New.Version == "" {
-			c.Must(os.CopyFS(to, c.download(r.Old.Path, c.requires(r.Old.Path))))
+			c.Must(os.CopyFS(to, os.DirFS(c.download(r.Old.Path, c.requires(r.Old.Path)))))
 		}
 	}
 	c.Must(os.CopyFS(c.trees["fork"], os.DirFS(stock)))
 	c.output(root, "go", "run", "./hack/fork", "-into", c.trees["fork"])
-	c.Must(os.CopyFS(c.trees["fresh"], os.DirFS(stock)))
-	if err := c.freshen(c.requires(tree.Module), func(file string) bool { return !strings.HasSuffix(file, "_test.go") }, `\b(ctrl\w*|manager)\.NewManager\(`, "fresh.NewManager("); err != nil {
-		all.of(c.Name).list(notRun, "with fresh.NewManager: %v", err)
-		delete(c.trees, "fresh")
-	}
+	c.freshen(all, c.requires(tree.Module), func(file string) bool { return !strings.HasSuffix(file, "_test.go") }, `\b(ctrl\w*|manager)\.NewManager\(`, "fresh.NewManager(")
 }
 
-// freshen has files of the tree fresh call our constructors.
-func (c *adoption) freshen(version string, in func(file string) bool, replace ...string) error {
+// freshen makes the tree fresh, if it can: that of stock, with files that call our constructors.
+func (c *adoption) freshen(all *results, version string, in func(file string) bool, replace ...string) {
 	dir, changed := c.trees["fresh"], 0
 	if version < "v0.23" {
-		return errors.New("fresh needs controller-runtime v0.23 or newer, this is " + version)
+		all.of(c.Name).list(notRun, "fresh needs controller-runtime v0.23 or newer, this is %s", version)
+		delete(c.trees, "fresh")
+		return
 	}
-	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+	c.Must(os.CopyFS(dir, os.DirFS(c.trees["stock"])))
+	c.Must(filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(file, ".go") || !in(file) {
 			return err
 		}
@@ -170,18 +169,16 @@ func (c *adoption) freshen(version string, in func(file string) bool, replace ..
 		changed++
 		with = regexp.MustCompile(`(?m)^package \w+`).ReplaceAll(with, []byte("$0\n\nimport \"github.com/freshmapper/freshmapper/fresh\"\n"))
 		return os.WriteFile(file, with, 0o644)
-	})
-	if err != nil || changed == 0 {
-		return errors.Join(err, fmt.Errorf("%d files have what is to be replaced", changed))
-	}
+	}))
 	ours, err := filepath.Abs(root)
 	c.Must(err)
 	const module = "github.com/freshmapper/freshmapper"
 	c.output(dir, "go", "mod", "edit", "-require="+module+"@v0.0.0", "-require="+module+"/fresh@v0.0.0", "-replace="+module+"="+ours, "-replace="+module+"/fresh="+ours+"/fresh")
-	if said, err := c.command(dir, nil, "go", "build", "./...").CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w: %s", err, said[max(0, len(said)-300):])
+	said, err := c.command(dir, nil, "go", "build", "./...").CombinedOutput()
+	if changed == 0 || err != nil {
+		all.of(c.Name).list(notRun, "with fresh in %d files, go build: %v %s", changed, err, said[max(0, len(said)-300):])
+		delete(c.trees, "fresh")
 	}
-	return nil
 }
 
 // requires returns the version of a module in the operator's go.mod.
@@ -200,31 +197,22 @@ func (c *adoption) requires(path string) string {
 func (c *adoption) compare(all *results) {
 	c.output(c.trees["stock"], "go", "build", "./...")
 	c.output(c.trees["fork"], "go", "build", "./...")
-	found := all.of(c.Name)
+	found, ran := all.of(c.Name), 0
 	candidates := slices.DeleteFunc(c.listed(c.trees["stock"], "./..."), func(p tested) bool { return !p.has(tree.Module + "/pkg/client/apiutil") })
-	ran, servers, more := 0, 0, 0
 	for _, p := range candidates {
 		short := strings.TrimPrefix(strings.TrimPrefix(p.path, c.mod.Module.Path), "/")
-		switch {
-		case p.has(tree.Module + "/pkg/envtest"):
-			servers++
-		case ran == *packages:
-			more++
-		case found.compare(short, c.tests(p, c.trees, nil, "-short", "-vet=off", "-timeout=10m")):
+		if ran < *packages && !p.has(tree.Module+"/pkg/envtest") && found.compare(short, c.trees, c.tests(p, nil, "-short", "-vet=off", "-timeout=10m")) {
 			ran++
 		}
-	}
-	if servers+more > 0 {
-		found.list(notRun, "packages whose tests start an API server: %d; packages beyond the limit of that run: %d", servers, more)
 	}
 	found.row(c.T, "["+c.Name+"]("+c.Home+") "+c.Version+", controller-runtime "+c.requires(tree.Module), fmt.Sprintf("%d of %d", ran, len(candidates)))
 }
 
-// download returns a module in the module cache.
-func (c *adoption) download(module, version string) fs.FS {
+// download returns the folder of a module in the module cache.
+func (c *adoption) download(module, version string) string {
 	var got struct{ Dir string }
 	c.Must(json.Unmarshal(c.output("", "go", "mod", "download", "-json", module+"@"+version), &got))
-	return os.DirFS(got.Dir)
+	return got.Dir
 }
 
 func (c *adoption) command(dir string, env []string, args ...string) *exec.Cmd {
@@ -248,25 +236,22 @@ func (c *adoption) output(dir string, args ...string) []byte {
 
 // TestUpstream fails if a test of upstream's is worse on the fork, or with our constructors, than on stock.
 func TestUpstream(t *testing.T) {
-	needsPage(t)
-	c, all := &adoption{Campaign: report.Begin(t)}, results{lists: map[string][]string{}}
-	latest, legacy := os.Getenv("KUBEBUILDER_ASSETS"), os.Getenv("LEGACY_ASSETS")
-	versions := strings.Split(*releases, ",")
-	if *releases == "" {
-		versions = nil
-		for _, line := range tree.Lines {
-			versions = append(versions, line.Newest)
+	compared(t, "hack/fork/MATRIX.md", []string{"controller-runtime", "package"}, func(c *adoption, all *results) string {
+		latest, legacy := os.Getenv("KUBEBUILDER_ASSETS"), os.Getenv("LEGACY_ASSETS")
+		versions := strings.Split(*releases, ",")
+		if *releases == "" {
+			versions = nil
+			for _, line := range tree.Lines {
+				versions = append(versions, line.Newest)
+			}
 		}
-	}
-	for _, version := range versions {
-		c.release(&all, version, latest, legacy)
-	}
-	c.Must(c.Ctx.Err())
-	all.page(&c.Page, "controller-runtime", "package")
-	version := func(assets string) []byte { return c.output("", filepath.Join(assets, "kube-apiserver"), "--version") }
-	c.Text("fresh: from v0.23 on, the stock tree with the constructors of `fresh` in place of upstream's in the tests of clients and caches.\n")
-	c.Text("API servers: %s; and %s where upstream tests the mapper without aggregated discovery. Machine: %s.", version(latest), version(legacy), report.Machine())
-	c.Must(c.Write(*page, c.head("hack/fork/MATRIX.md")))
+		for _, c.Name = range versions {
+			c.release(all, c.Name, latest, legacy)
+		}
+		version := func(assets string) []byte { return c.output("", filepath.Join(assets, "kube-apiserver"), "--version") }
+		return fmt.Sprintf("fresh: from v0.23 on, the stock tree with the constructors of `fresh` in place of upstream's in the tests of clients and caches.\n\n"+
+			"API servers: %s; and %s where upstream tests the mapper without aggregated discovery.", version(latest), version(legacy))
+	})
 }
 
 // release makes the trees of a release, all without the white-box test, and runs the tests on
@@ -282,29 +267,21 @@ func (c *adoption) release(all *results, version, latest, legacy string) {
 		c.Must(err)
 	}
 	c.Must(tree.Create(c.Ctx, tree.Request{Dir: fork, Version: version, Ours: freshmapper.Source, Full: true, Out: os.Stderr}))
-	c.Must(os.CopyFS(fresh, os.DirFS(stock)))
 	external := regexp.MustCompile(`(?m)^package (client|cache)_test$`)
-	if err := c.freshen(version, func(file string) bool {
+	c.freshen(all, version, func(file string) bool {
 		text, _ := os.ReadFile(file) // what cannot be read is not changed
 		return external.Match(text)
-	}, `\bcache\.New\(`, "fresh.NewCache(", `\bclient\.New\(`, "fresh.NewClient(", `\bclient\.(NewWithWatch|NewNamespacedClient)\(`, "fresh.$1("); err != nil {
-		all.of(version).list(notRun, "with the constructors of fresh: %v", err)
-		delete(c.trees, "fresh")
-	}
-	compiled := map[string]func() states{}
-	for side, dir := range c.trees {
-		compiled[side] = func() states {
-			got := states{"go build": passed, "go vet": passed}
-			for name := range got {
-				if said, err := c.command(dir, nil, append(strings.Fields(name), "./...")...).CombinedOutput(); err != nil {
-					c.Logf("%s", said)
-					got[name] = failed
-				}
+	}, `\bcache\.New\(`, "fresh.NewCache(", `\bclient\.New\(`, "fresh.NewClient(", `\bclient\.(NewWithWatch|NewNamespacedClient)\(`, "fresh.$1(")
+	c.add(all, "build and vet", func(dir string) states {
+		got := states{"go build": passed, "go vet": passed}
+		for name := range got {
+			if said, err := c.command(dir, nil, append(strings.Fields(name), "./...")...).CombinedOutput(); err != nil {
+				c.Logf("%s", said)
+				got[name] = failed
 			}
-			return got
 		}
-	}
-	c.add(all, version, "build and vet", compiled)
+		return got
+	})
 	mapper, err := os.ReadFile(filepath.Join(stock, "pkg/client/apiutil/restmapper_test.go"))
 	c.Must(err)
 	for _, p := range c.listed(stock, strings.Split("./"+strings.NewReplacer("./", "", ",", ",./").Replace(*folders), ",")...) {
@@ -314,13 +291,194 @@ func (c *adoption) release(all *results, version, latest, legacy string) {
 		if pkg == "pkg/client/apiutil" && !bytes.Contains(mapper, []byte("DownloadBinaryAssets")) {
 			server = legacy
 		}
-		c.add(all, version, pkg, c.tests(p, c.trees, []string{"KUBEBUILDER_ASSETS=" + server}, "-timeout=20m"))
+		c.add(all, pkg, c.tests(p, []string{"KUBEBUILDER_ASSETS=" + server}, "-timeout=20m"))
 	}
 }
 
 // add adds the row of a package.
-func (c *adoption) add(all *results, version, pkg string, run map[string]func() states) {
-	found := all.of(version)
-	found.compare(pkg, run)
-	found.row(c.T, version, pkg)
+func (c *adoption) add(all *results, pkg string, run func(dir string) states) {
+	found := all.of(c.Name)
+	found.compare(pkg, c.trees, run)
+	found.row(c.T, c.Name, pkg)
+}
+
+const again = 3 // times a package with a test that differs is run once more
+
+// results are those of the tests of several subjects, which are operators or releases: a table,
+// and lists by title.
+type results struct {
+	rows  [][]string
+	lists map[string][]string
+}
+
+// The lists, in the order of a page.
+const (
+	worse  = "Worse than on stock"
+	better = "Better than on stock"
+	rerun  = "Run again, because they differed"
+	broken = "Failing everywhere"
+	notRun = "What could not be run"
+)
+
+func (r *results) page(p *report.Page, columns ...string) {
+	p.Table(append(append(columns, sides...), "verdict"), r.rows...)
+	for _, title := range []string{worse, better, rerun, broken, notRun} {
+		p.Text("## %s\n", title)
+		for _, line := range r.lists[title] {
+			p.Text("- %s", strings.Join(strings.Fields(line), " "))
+		}
+		if len(r.lists[title]) == 0 {
+			p.Text("None.")
+		}
+		p.Text("")
+	}
+}
+
+// states are the results of tests by name, ginkgo's specs included. The name "" stands
+// for a package that failed although none of its tests did.
+type states map[string]state
+
+// state is how a test ended. A greater one is better.
+type state int
+
+const (
+	absent state = iota
+	failed
+	skipped
+	passed
+)
+
+func (s state) String() string { return [...]string{"absent", "failed", "skipped", "passed"}[s] }
+
+// ends are how a test, or a spec, ends. One without an end has failed.
+var ends = map[string]state{
+	"run": failed, "fail": failed, "skip": skipped, "pass": passed, "passed": passed, "skipped": skipped, "pending": skipped,
+}
+
+// comparison compares the tests of a subject's packages. Tests that stock does not have count only if
+// they fail.
+type comparison struct {
+	*results
+	subject string
+	states  map[string][]state // by side
+	count   map[string]int     // by title
+}
+
+func (r *results) of(subject string) *comparison {
+	return &comparison{results: r, subject: subject, states: map[string][]state{}, count: map[string]int{}}
+}
+
+func (c *comparison) list(title, format string, args ...any) {
+	c.count[title]++
+	c.lists[title] = append(c.lists[title], c.subject+": "+fmt.Sprintf(format, args...))
+}
+
+// compare runs the tests of a package on all sides, and again if a test differs. The best of
+// all runs counts. It reports whether there was anything to compare: a test that passes on stock.
+func (c *comparison) compare(pkg string, trees map[string]string, run func(dir string) states) bool {
+	got := allSides(trees, run)
+	stock := got["stock"]
+	if !slices.Contains(slices.Collect(maps.Values(stock)), passed) {
+		c.list(notRun, "%s: no test passes on stock", pkg)
+		return false
+	}
+	for n := 0; n < again && c.judge(pkg, got, rerun); n++ {
+		for side, of := range allSides(trees, run) {
+			for name, is := range of {
+				got[side][name] = max(got[side][name], is)
+			}
+		}
+	}
+	c.judge(pkg, got, "")
+	for _, name := range slices.Sorted(maps.Keys(stock)) {
+		best := absent
+		for side, of := range got {
+			c.states[side] = append(c.states[side], of[name])
+			best = max(best, of[name])
+		}
+		if best == failed {
+			c.list(broken, "%s %s", pkg, name)
+		}
+	}
+	return true
+}
+
+// allSides runs the sides beside one another: most tests wait most of the time, and what else the
+// machine does falls on all alike.
+func allSides(trees map[string]string, run func(dir string) states) map[string]states {
+	got, mu, running := map[string]states{}, sync.Mutex{}, sync.WaitGroup{}
+	for side, dir := range trees {
+		running.Go(func() {
+			of := run(dir)
+			mu.Lock()
+			defer mu.Unlock()
+			got[side] = of
+		})
+	}
+	running.Wait()
+	return got
+}
+
+// judge lists the tests that differ from stock, and reports whether there are any.
+func (c *comparison) judge(pkg string, got map[string]states, under string) (differ bool) {
+	stock := got["stock"]
+	for _, side := range slices.Sorted(maps.Keys(got)) {
+		all := maps.Clone(stock)
+		maps.Copy(all, got[side])
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			was, is, title := stock[name], got[side][name], better
+			switch {
+			case is < was, was == absent && is == failed:
+				title = worse
+			case is == was, was == absent:
+				continue
+			}
+			differ = true
+			c.list(cmp.Or(under, title), "%s %s: %s on stock, %s with %s", pkg, name, was, is, side)
+		}
+	}
+	return differ
+}
+
+// row adds a row, and fails the test if a test is worse than on stock.
+func (c *comparison) row(t *testing.T, cells ...string) {
+	verdict := "same"
+	if n := c.count[worse]; n > 0 {
+		verdict = fmt.Sprintf("**%d worse**", n)
+		t.Errorf("%q: %d tests are worse than on stock: %v", cells, n, c.lists[worse])
+	} else if n := c.count[better]; n > 0 {
+		verdict = fmt.Sprintf("%d better", n)
+	}
+	for _, side := range sides {
+		cells = append(cells, counted(c.states[side]))
+	}
+	c.rows = append(c.rows, append(cells, verdict))
+}
+
+// counted is "12 passed, 1 failed"; of nothing "none".
+func counted(all []state) string {
+	var words []string
+	for _, of := range []state{passed, failed, skipped, absent} {
+		n := len(all) - len(slices.DeleteFunc(slices.Clone(all), func(is state) bool { return is == of }))
+		if n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", n, of))
+		}
+	}
+	return cmp.Or(strings.Join(words, ", "), "none")
+}
+
+// A test that is worse must fail the run. A test that fails everywhere must not.
+func TestComparison(t *testing.T) {
+	c, got := (&results{lists: map[string][]string{}}).of("One"), map[string]states{
+		"stock": {"Same": passed, "Broken": failed, "Worse": passed, "Better": failed, "Gone": passed},
+		"fork":  {"Same": passed, "Broken": failed, "Worse": failed, "Better": passed, "Ours": passed, "OursFails": failed},
+	}
+	c.compare("pkg", map[string]string{"stock": "stock", "fork": "fork"}, func(side string) states { return got[side] })
+	said := fmt.Sprintf("%s %s %s %s; %s", c.lists[worse], c.lists[better], c.lists[broken], counted(c.states["stock"]), counted(c.states["fork"]))
+	want := "[One: pkg Gone: passed on stock, absent with fork One: pkg OursFails: absent on stock, failed with fork" +
+		" One: pkg Worse: passed on stock, failed with fork] [One: pkg Better: failed on stock, passed with fork] [One: pkg Broken]" +
+		" 3 passed, 2 failed; 2 passed, 2 failed, 1 absent"
+	if said != want {
+		t.Errorf("a fork with tests that are worse, better, absent and new:\ngot  %s\nwant %s", said, want)
+	}
 }

@@ -11,15 +11,17 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing/fstest"
@@ -31,9 +33,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/freshmapper/freshmapper/hack/control"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
@@ -48,12 +50,11 @@ const (
 	functionAddress = "127.0.0.1:19444" // operators.yaml has it, too
 )
 
-// scenario is what happens to an operator. operators.yaml
-// explains the fields.
+// scenario is what happens to an operator. operators.yaml explains the fields.
 type scenario struct {
 	About, Main string
 	Args        []string
-	CRDs        []struct{ Files, Module, VersionOf string }
+	CRDs        []struct{ Folder, Module, VersionOf string }
 	Steps       []struct {
 		What  string
 		Do    []action
@@ -116,7 +117,16 @@ func (c *adoption) liveOn(dir, assets string) (times []string, wrong string) {
 	defer on.sources.Close()
 	function := on.startFunction(filepath.Join(dir, "certs"))
 	defer function.Close()
-	on.applyCRDs()
+	for _, of := range c.Live.CRDs {
+		from := c.trees["stock"]
+		if of.Module != "" {
+			from = c.download(of.Module, c.requires(of.VersionOf))
+		}
+		crds, err := envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{Paths: []string{filepath.Join(from, of.Folder)}, ErrorIfPathMissing: true, MaxTime: settled})
+		if err != nil || len(crds) == 0 {
+			c.Fatalf("%d CRDs in %s of %s: correct crds in operators.yaml: %v", len(crds), of.Folder, from, err)
+		}
+	}
 	kubeconfig := filepath.Join(c.TempDir(), "kubeconfig")
 	c.Must(os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}],
 clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], users: [{name: c, user: {token: %q}}]}`, cfg.Host, cfg.BearerToken), 0o600))
@@ -148,32 +158,6 @@ clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], us
 		times = append(times, took)
 	}
 	return times, wrong
-}
-
-// applyCRDs applies the files that the operator needs.
-func (c *cluster) applyCRDs() {
-	for _, of := range c.Live.CRDs {
-		from := os.DirFS(c.trees["stock"])
-		if of.Module != "" {
-			from = c.download(of.Module, c.requires(of.VersionOf))
-		}
-		files, _ := fs.Glob(from, of.Files)
-		if len(files) == 0 {
-			c.Fatalf("no file matches %s: correct crds in operators.yaml", of.Files)
-		}
-		for _, file := range files {
-			text, err := fs.ReadFile(from, file)
-			for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); err == nil; {
-				o := &unstructured.Unstructured{}
-				if err = documents.Decode(&o.Object); err == nil && o.Object != nil { // nothing is between two lines of "---"
-					c.do(file, action{Apply: o})
-				}
-			}
-			if !errors.Is(err, io.EOF) {
-				c.Fatalf("%s: %v", file, err)
-			}
-		}
-	}
 }
 
 // of returns the client of an object's kind.
@@ -309,4 +293,86 @@ func compose(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/grpc")
 	w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
 	_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(answer))), answer...))
+}
+
+// tested is a package with tests, and all that these import.
+type tested struct {
+	path string
+	deps []string
+}
+
+func (p tested) has(pkg string) bool { return slices.Contains(p.deps, pkg) }
+
+// listed lists the packages that have tests.
+func (c *adoption) listed(dir string, patterns ...string) (all []tested) {
+	args := append([]string{"go", "list", "-e", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`}, patterns...)
+	for line := range strings.Lines(string(c.output(dir, args...))) {
+		deps := strings.Fields(line)
+		if path, test := strings.CutSuffix(deps[0], ".test"); test {
+			all = append(all, tested{path, deps})
+		}
+	}
+	return all
+}
+
+// tests makes a function that runs the tests of a package in a tree.
+func (c *adoption) tests(p tested, env []string, flags ...string) func(dir string) states {
+	return func(dir string) states {
+		specs := filepath.Join(c.TempDir(), "specs.json")
+		args := append(append([]string{"go", "test", "-json", "-count=1"}, flags...), p.path)
+		if p.has("github.com/onsi/ginkgo/v2") {
+			args = append(args, "-args", "-ginkgo.json-report="+specs)
+		}
+		said, err := c.command(dir, env, args...).Output()
+		got := states{}
+		for line := range bytes.Lines(said) {
+			var event struct{ Action, Test string }
+			if json.Unmarshal(line, &event) == nil && event.Test != "" && ends[event.Action] != absent {
+				got[event.Test] = ends[event.Action]
+			}
+		}
+		if err != nil && !slices.Contains(slices.Collect(maps.Values(got)), failed) {
+			got[""] = failed
+		}
+		if text, none := os.ReadFile(specs); none == nil {
+			got.addSpecs(text)
+		}
+		return got
+	}
+}
+
+// address matches a pointer that is printed in a name. It differs from run to run.
+var address = regexp.MustCompile(`0x[0-9a-f]{6,}`)
+
+// addSpecs adds the specs of a report of ginkgo's, which go test does not know. Of those with the
+// same name each gets a number. What comes before and after counts only if it fails.
+func (s states) addSpecs(text []byte) {
+	var suites []struct {
+		SuiteDescription string
+		SpecReports      []struct {
+			ContainerHierarchyTexts           []string
+			LeafNodeType, LeafNodeText, State string
+		}
+	}
+	if json.Unmarshal(text, &suites) != nil {
+		s["ginkgo's report"] = failed
+	}
+	for _, suite := range suites {
+		for _, spec := range suite.SpecReports {
+			is := max(ends[spec.State], failed)
+			name := suite.SuiteDescription + ": " + strings.Join(append(spec.ContainerHierarchyTexts, spec.LeafNodeText), " ")
+			if spec.LeafNodeType != "It" {
+				if is != failed {
+					continue
+				}
+				name = suite.SuiteDescription + ": " + spec.LeafNodeType
+			}
+			name = address.ReplaceAllString(name, "0x…")
+			unique := name
+			for n := 2; s[unique] != absent; n++ {
+				unique = fmt.Sprintf("%s (%d)", name, n)
+			}
+			s[unique] = is
+		}
+	}
 }
