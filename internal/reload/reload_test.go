@@ -16,12 +16,61 @@ import (
 	"time"
 	"weak"
 
+	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newReloader makes a reloader of a fake server.
+func newReloader(t *testing.T, server *fakeapi.Server, options Options) *Reloader {
+	t.Helper()
+	client, err := discovery.NewClient(server.Config(), server.Client(), discovery.Options{
+		RequestTimeout: 30 * time.Second, MaxResponseBytes: 1 << 20,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(client, options)
+}
+
+// readAll reads every version.
+func readAll(t *testing.T, r *Reloader) {
+	defer r.KeepAll()()
+	if err := r.Refresh(context.Background()); err != nil {
+		t.Fatalf("the first refresh: %v", err)
+	}
+}
+
+// find looks for a kind and returns the version that it is found in.
+func find(ctx context.Context, r *Reloader, group, kind string, versions ...string) (string, error) {
+	gk := schema.GroupKind{Group: group, Kind: kind}
+	found := r.Lookup(ctx, snapshot.KindQuery(gk, versions), func(s *snapshot.Snapshot) (known, current bool) {
+		_, current, err := s.RESTMapping(gk, versions)
+		return err == nil, current
+	})
+	m, _, err := found.Snapshot.RESTMapping(gk, versions)
+	switch {
+	case err == nil:
+		return m.GroupVersionKind.Version, nil
+	case found.Err != nil:
+		return "", found.Err
+	case len(found.Failed) > 0:
+		return "", fmt.Errorf("failed: %v", found.Failed)
+	}
+	return "", err
+}
+
+// serving is a version that serves a kind.
+func serving(version, kind string) fakeapi.Version {
+	singular := strings.ToLower(kind)
+	return fakeapi.Version{Name: version, Resources: []fakeapi.Resource{{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: true}}}
+}
 
 const group = "g0001.example.com"
 
@@ -87,11 +136,14 @@ func TestEndedContextReadsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(reason)
 	for name, read := range map[string]func() error{
-		"a lookup":    func() error { _, err := find(ctx, r, group, "Absent"); return err },
-		"a version":   func() error { _, err := r.ReadLive(ctx, schema.GroupVersion{Group: group, Version: "v1"}); return err },
-		"two groups":  func() error { return r.RefreshGroups(ctx, []string{group, "g0002.example.com"}) },
-		"all":         func() error { return r.Refresh(ctx) },
-		"many groups": func() error { return anyAbsents(ctx, r).Err },
+		"a lookup":   func() error { _, err := find(ctx, r, group, "Absent"); return err },
+		"a version":  func() error { _, err := r.ReadLive(ctx, schema.GroupVersion{Group: group, Version: "v1"}); return err },
+		"two groups": func() error { return r.RefreshGroups(ctx, []string{group, "g0002.example.com"}) },
+		"all":        func() error { return r.Refresh(ctx) },
+		"many groups": func() error {
+			absents := snapshot.ResourceQuery(schema.GroupVersionResource{Resource: "absents"})
+			return r.Lookup(ctx, absents, func(*snapshot.Snapshot) (known, current bool) { return false, false }).Err
+		},
 	} {
 		if err := read(); !errors.Is(err, reason) || len(server.TakeRequests()) > 0 {
 			t.Errorf("%s: %v; want %v, and no request", name, err, reason)

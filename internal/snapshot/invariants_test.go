@@ -104,46 +104,6 @@ func (s *Snapshot) checkGroup(g *Group) error {
 	return nil
 }
 
-// TestCheckInvariants breaks a snapshot in the ways that checkInvariants looks for: one with
-// a group that was read live, one with a reset, one dropped, and one of the document alone.
-func TestCheckInvariants(t *testing.T) {
-	intact := func() *Snapshot {
-		const doc = "/v2:Foo /v1:Foo,Foos apps.example/v1:Foo apps.example/v2:Foo apps.example/v3! apps/v1!"
-		h := newHistory(false, doc+" z/v1:Foo")
-		h.play(t, "doc "+doc, "live apps.example/v1:Bar apps.example/v2 apps.example/v3!", "reset", "reset apps")
-		return h.Snapshot
-	}
-	if err := cmp.Or(checkInvariants(intact()), checkInvariants(new(Snapshot))); err != nil {
-		t.Fatalf("intact: %v", err)
-	}
-	for want, breakIt := range map[string]func(s *Snapshot, live, dropped *Group){
-		"one name":                func(s *Snapshot, live, _ *Group) { live.name = "" },
-		"the index":               func(s *Snapshot, _, _ *Group) { s.order.position["apps"] = 1 },
-		"the open groups":         func(s *Snapshot, _, _ *Group) { s.reset = 0; s.open(); s.lazy.open.Load().positions = []int{0} },
-		"the last reset":          func(s *Snapshot, _, _ *Group) { s.reset = 99 },
-		"news":                    func(s *Snapshot, _, _ *Group) { s.news = 99 },
-		"has its tick":            func(s *Snapshot, _, _ *Group) { s.doc, s.groups = nil, nil },
-		"a generation":            func(s *Snapshot, _, _ *Group) { s.generation = 0 },
-		"its ranks":               func(s *Snapshot, live, _ *Group) { live.ranked = live.ranked[:1] },
-		"the group of":            func(s *Snapshot, _, _ *Group) { s.doc = intact().doc },
-		"something is known":      func(s *Snapshot, _, dropped *Group) { dropped.versions, dropped.ranked = nil, nil },
-		"waits for something":     func(s *Snapshot, live, _ *Group) { live.over.reset, live.over.listed, live.versions[2].Err = 1, 9, nil },
-		"each version":            func(s *Snapshot, live, _ *Group) { live.versions[0].Name = "v2" },
-		"no table":                func(s *Snapshot, live, _ *Group) { live.versions[1].Table = tableOf("") },
-		"and was asked":           func(s *Snapshot, live, _ *Group) { live.versions[1].Asked = 0 },
-		"what is known was read":  func(s *Snapshot, live, _ *Group) { live.versions[0].Read = 0 },
-		"what was read is known":  func(s *Snapshot, live, _ *Group) { live.versions[2].Read, live.versions[2].Err = 1, nil },
-		"no later than":           func(s *Snapshot, live, _ *Group) { live.versions[0].Read = 99 },
-		"what all mappers share ": func(s *Snapshot, _, _ *Group) { s.groups[0].versions[0].named = 1 },
-	} {
-		s := intact()
-		breakIt(s, s.groups[1], s.groups[3])
-		if err := checkInvariants(s); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("a snapshot in which this does not hold: %q; checkInvariants says: %v", want, err)
-		}
-	}
-}
-
 // sequence is a server that changes, and a mapper that reads it in any order: reads end
 // after others that began later, and fail.
 type sequence struct {
