@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,7 +116,6 @@ func (s *storyStage) discover(command string, args []string) (string, error) {
 			time.Sleep(pause)
 		}
 	case "reads":
-		synctest.Wait()
 		n := s.cache.reads.Swap(0)
 		if most, err := strconv.ParseInt(strings.Join(args, ""), 10, 64); err == nil && n <= most {
 			return "yes", nil
@@ -128,8 +126,7 @@ func (s *storyStage) discover(command string, args []string) (string, error) {
 }
 
 func (s *storyStage) changeCache(how string) {
-	behind := fakeapi.New(s.server.Groups()...)
-	behind.SetForms(s.forms)
+	behind := s.another()
 	switch how {
 	case "":
 		s.cache = viewOf(s.mapper, s.server)
@@ -206,6 +203,7 @@ func (v *cachedView) served(t testing.TB) ([]string, error) {
 // error, or what was known.
 func TestCachedDiscoveryInAnOutage(t *testing.T) {
 	quietly(t)
+	countPanics(t)
 	all := []string{"example.com/v1/bars", "example.com/v1/foos", "other.example.com/v1/others", "v1/nodes", "v1/pods"}
 	whole := func(names []string) bool {
 		return !slices.ContainsFunc(all, func(name string) bool { return !slices.Contains(names, name) })
@@ -219,6 +217,8 @@ func TestCachedDiscoveryInAnOutage(t *testing.T) {
 		}),
 		"a gateway's 404": fakeapi.StatusText(404), "an empty 404": fakeapi.Empty(404), "the server's own 404": fakeapi.Text(404, "404 page not found\n"), "refused": fakeapi.Refused(),
 		"login": fakeapi.LoginPage(), "{}": fakeapi.EmptyObject(), "403": fakeapi.Status(403, 0), "500": fakeapi.Status(500, 0), "cut": fakeapi.TruncatedClean(), "nothing": fakeapi.Empty200(),
+		"panic":  fakeapi.Func("panic", func(*http.Request) (*http.Response, error) { panic("broken") }),
+		"Goexit": fakeapi.Func("Goexit", func(*http.Request) (*http.Response, error) { runtime.Goexit(); return nil, nil }),
 	} {
 		for _, place := range []string{"all", "/api", "/apis", "/api/v1", "/apis/example.com/v1"} {
 			t.Run(name+" at "+place, func(t *testing.T) {
@@ -356,29 +356,4 @@ func TestCachedDiscoveryUseAllocatesNothing(t *testing.T) {
 	}); got > 0 {
 		t.Errorf("%v allocations; want none", got)
 	}
-}
-
-// A transport that panics or ends its goroutine is an outage, and no more.
-func TestCachedDiscoveryThroughOddTransports(t *testing.T) {
-	quietly(t)
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		v, panics := newView(t, server, server.Client().Transport), countPanics(t)
-		before, err := v.served(t)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, fail := range []func(){func() { panic("broken") }, runtime.Goexit} {
-			v.divert(through(func(*http.Request) (*http.Response, error) { fail(); return nil, nil }))
-			v.mapper.Reset()
-			if names, err := v.served(t); !slices.Equal(names, before) {
-				t.Errorf("served %q, %v; want what was known: %q", names, err, before)
-			}
-		}
-		if v.Invalidate(); panics.Load() != 1 {
-			t.Errorf("%d panics were reported, want 1", panics.Load())
-		}
-		if _, err := v.served(t); err == nil {
-			t.Error("no error, although nothing was read")
-		}
-	})
 }

@@ -293,7 +293,6 @@ func (s *storyStage) inFleet(command string, args []string) (told string, err er
 	case "fleet-reset-on-no-match":
 		told = map[bool]string{true: "reset", false: "not reset"}[f.ResetOnNoMatch(s.err)]
 	}
-	synctest.Wait()
 	return told, err
 }
 

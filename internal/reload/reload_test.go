@@ -151,27 +151,6 @@ func TestEndedContextReadsNothing(t *testing.T) {
 	}
 }
 
-// A refresh, of groups or of all, whose context ends while a version hangs ends with it.
-func TestRefreshEndsAmongLiveReads(t *testing.T) {
-	for name, refresh := range map[string]func(*Reloader, context.Context) error{
-		"groups": func(r *Reloader, ctx context.Context) error { return r.RefreshGroups(ctx, []string{group}) },
-		"all":    (*Reloader).Refresh,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			server, r := known(t, fakeapi.Aggregated())
-			r.ResetGroup(group) // so that a refresh reads it live
-			server.SetFault(fakeapi.Under("/apis/"+group+"/v3"), fakeapi.Timeout())
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			start := time.Now()
-			if err := refresh(r, ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
-				t.Errorf("%s: a refresh with a second to go ends with %v after %v", name, err, time.Since(start))
-			}
-			time.Sleep(time.Minute)
-		})
-	}
-}
-
 // R3: a lookup has found a kind, and before it can answer somebody publishes a document in which that has
 // gone again. It is answered by what it has read itself: otherwise it would find the kind in no version.
 func TestLookupIsAnsweredFromItsOwnReads(t *testing.T) {
