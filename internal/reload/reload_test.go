@@ -181,35 +181,6 @@ func TestLookupIsAnsweredFromItsOwnReads(t *testing.T) {
 	}
 }
 
-// R6: before work is stopped, an absence is read twice, a second apart. A failure is none.
-func TestAbsentReadsTwice(t *testing.T) {
-	gv := schema.GroupVersion{Group: group, Version: "v1"}
-	still := func(s *snapshot.Snapshot) bool { return s.Serves(gv.Group, gv.Version) }
-	for name, test := range map[string]struct {
-		fault  fakeapi.Fault
-		absent bool
-		took   time.Duration
-		reads  int
-	}{
-		"gone":          {fakeapi.NotFound(), true, doubtAfter, 2},
-		"for a moment":  {fakeapi.Times(1, fakeapi.NotFound()), false, doubtAfter, 2},
-		"it fails":      {fakeapi.Status(403, 0), false, 0, 1},
-		"a lost route":  {fakeapi.LostRoute(), false, 0, 1},
-		"a lost server": {fakeapi.LostService("tenant"), false, 0, 1},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			server, r := known(t, fakeapi.Aggregated())
-			server.SetFault(fakeapi.At("/apis/"+group+"/v1"), test.fault)
-			start := time.Now()
-			got := r.Absent(context.Background(), gv, still)
-			took, reads := time.Since(start), len(server.TakeRequests())
-			if got != test.absent || took != test.took || reads != test.reads {
-				t.Errorf("%s: absent %t after %v and %d reads; want %t after %v and %d", name, got, took, reads, test.absent, test.took, test.reads)
-			}
-		})
-	}
-}
-
 // R6: a 404 for a built-in version that the document has: the document, read again, decides whether
 // another API server of the cluster serves it (KEP-4020).
 func TestVersionOfAPeerStays(t *testing.T) {
