@@ -39,10 +39,8 @@ type cachedView struct {
 	other  atomic.Pointer[http.RoundTripper] // which answers them, unless it is nil
 }
 
-func newView(t testing.TB, server *fakeapi.Server, ofMapper http.RoundTripper) *cachedView {
-	t.Helper()
-	opts := apiutil.DynamicRESTMapperOptions{RequestTimeout: 10 * time.Second}
-	return viewOf(must(apiutil.NewDynamicRESTMapperWithOptions(server.Config(), &http.Client{Transport: ofMapper}, opts)), server)
+func newView(t *testing.T, server *fakeapi.Server) *cachedView {
+	return viewOf(newMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 10 * time.Second}), server)
 }
 
 func viewOf(m *apiutil.DynamicRESTMapper, server *fakeapi.Server) *cachedView {
@@ -177,7 +175,7 @@ func resourcesIn(lists []*metav1.APIResourceList) (names []string) {
 }
 
 // served lists all resources. It fails the test if the lists do not follow the groups, or an error is a NotFound.
-func (v *cachedView) served(t testing.TB) ([]string, error) {
+func (v *cachedView) served(t *testing.T) ([]string, error) {
 	t.Helper()
 	groups, lists, err := v.ServerGroupsAndResources()
 	failed, _ := discovery.GroupDiscoveryFailedErrorGroups(err)
@@ -226,7 +224,7 @@ func TestCachedDiscoveryInAnOutage(t *testing.T) {
 					outage := fakeapi.New(server.Groups()...)
 					outage.SetForms(map[bool]fakeapi.Forms{true: fakeapi.Legacy(), false: fakeapi.Aggregated()}[strings.HasSuffix(t.Name(), "legacy")])
 					outage.SetFault(faultPlace(place), fault)
-					cold, warm := newView(t, server, server.Client().Transport), newView(t, server, server.Client().Transport)
+					cold, warm := newView(t, server), newView(t, server)
 					if names, err := warm.served(t); !whole(names) || err != nil {
 						t.Fatal(names, err)
 					}
@@ -251,7 +249,7 @@ func TestCachedDiscoveryAnswersAsClientGo(t *testing.T) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		server := fakeapi.New(fakeapi.Typical(12, 3, 2)...)
 		server.SetForms(forms)
-		v := newView(t, server, server.Client().Transport)
+		v := newView(t, server)
 		theirs := memory.NewMemCacheClient(v.client)
 		if diff := cmp.Diff(answersOf(t, theirs), answersOf(t, v)); diff != "" {
 			t.Errorf("client-go's answers and ours (-theirs +ours):\n%s", diff)
@@ -316,7 +314,7 @@ func answersOf(t *testing.T, d discovery.DiscoveryInterface) map[string]any {
 func TestCachedDiscoveryConcurrently(t *testing.T) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		server := newServer(forms)
-		v := newView(t, server, server.Client().Transport)
+		v := newView(t, server)
 		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
 		allAtOnce(16, func(i int) {
 			for n := range 10 {
@@ -346,7 +344,7 @@ func TestCachedDiscoveryConcurrently(t *testing.T) {
 // A use costs nothing while nothing changes.
 func TestCachedDiscoveryUseAllocatesNothing(t *testing.T) {
 	server := fakeapi.New(fakeapi.Typical(100, 2, 2)...)
-	v := newView(t, server, server.Client().Transport)
+	v := newView(t, server)
 	if got := testing.AllocsPerRun(100, func() { // once before it counts
 		_, err := v.ServerGroups()
 		list, err2 := v.ServerResourcesForGroupVersion("g0050.example.com/v1")

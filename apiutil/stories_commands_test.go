@@ -107,7 +107,7 @@ func (s *storyStage) call(name string, args []string) func(ctx context.Context) 
 		}
 	case "refresh":
 		return func(ctx context.Context) (string, error) {
-			return errorWord(s.mapper.Refresh(ctx, args...)), nil
+			return answerWord("fine", s.mapper.Refresh(ctx, args...)), nil
 		}
 	case "is-served":
 		return func(ctx context.Context) (string, error) {
@@ -149,13 +149,6 @@ func (s *storyStage) call(name string, args []string) func(ctx context.Context) 
 		return func(context.Context) (string, error) { return s.inCache(name, args[0]), nil }
 	}
 	return nil
-}
-
-func errorWord(err error) string {
-	if err != nil {
-		return "failed"
-	}
-	return "fine"
 }
 
 // answerWord is answered without the text of an error.
@@ -210,7 +203,7 @@ func (s *storyStage) askAll(gvk schema.GroupVersionKind) string {
 func (s *storyStage) observe(command string, args []string) (told string) {
 	switch command {
 	case "health":
-		return errorWord(s.mapper.Healthz(&http.Request{}))
+		return answerWord("fine", s.mapper.Healthz(&http.Request{}))
 	case "generation":
 		before := s.generation
 		s.generation = s.mapper.Generation()

@@ -115,7 +115,7 @@ func isTraced(path string) bool { return filepath.Base(filepath.Dir(path)) == "r
 func storyModes(path, story string) map[string]fakeapi.Forms {
 	modes := maps.Clone(bothModes)
 	if isTraced(path) {
-		modes = maps.Clone(allModes)
+		modes["v2beta1"] = fakeapi.V2Beta1Only()
 	}
 	for only := range bothModes {
 		if strings.HasPrefix(filepath.Base(path), only) || strings.Contains(story, "new "+only) {
