@@ -64,20 +64,9 @@ func TestNoMatchHint(t *testing.T) {
 	})
 }
 
-func TestRunWhileServedDoesNotHideAPanic(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		defer func() {
-			if recover() != "from run" {
-				t.Error("the panic did not reach the caller")
-			}
-		}()
-		m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{})
-		_ = m.RunWhileServed(context.Background(), func(context.Context) error { panic("from run") }, fooKind)
-	})
-}
-
-// A run that returns nil by itself is logged, also if the Logger is not an option, but in the context.
-func TestRunWhileServedLogsSilentEnd(t *testing.T) {
+// A run that returns nil by itself is logged, also if the Logger is not an option, but in the context. A
+// panic reaches the caller.
+func TestRunWhileServedEndsByItself(t *testing.T) {
 	want := 1
 	if strings.HasPrefix(reflect.TypeFor[apiutil.DynamicRESTMapper]().PkgPath(), "sigs.k8s.io/") {
 		want = 0 // in the fork a mapper without one logs to ctrl.Log
@@ -94,6 +83,12 @@ func TestRunWhileServedLogsSilentEnd(t *testing.T) {
 		if err := m.RunWhileServed(ended, func(context.Context) error { return errors.New("called") }, fooKind); err != nil {
 			t.Errorf("it returns %v, want nil and no call: its context has ended before", err)
 		}
+		defer func() {
+			if recover() != "from run" {
+				t.Error("the panic did not reach the caller")
+			}
+		}()
+		_ = m.RunWhileServed(context.Background(), func(context.Context) error { panic("from run") }, fooKind)
 	})
 }
 
