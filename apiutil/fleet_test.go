@@ -93,11 +93,9 @@ func TestFleetEngageErrors(t *testing.T) {
 	})
 }
 
-// 300 clusters come and go ten times, all at once, some in the middle of their start, some with a
-// config that replaces another. A cluster that leaves and comes back at once is engaged, although the
-// end of its last engagement may come later. Then many identities come that do not go. Nothing remains
-// of the clusters, also while contexts go on that they were once engaged with, and of the identities
-// only MaxMappers: no entry, no goroutine, no open watch, no mapper.
+// 300 clusters come and go ten times, all at once: some in the middle of their start, some with a config
+// that replaces another, some back at once. Then many identities come that do not go. Nothing remains but
+// MaxMappers of these, also while contexts of engagements go on: no entry, goroutine, open watch or mapper.
 func TestFleetChurn(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const clusters, rounds = 300, 10

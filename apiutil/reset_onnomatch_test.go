@@ -75,7 +75,6 @@ func TestResetOnNoMatchErrors(t *testing.T) {
 		{"any error", errors.New("the server could not find the requested resource"), false},
 		{"a missing object", missingObject, false},
 		{"403", forbidden, false},
-		{"500", apierrors.NewInternalError(errors.New("broken")), false},
 		{"503, not from the API server", answer(http.StatusServiceUnavailable, "get", "my-foo"), false},
 		{"gone", apierrors.NewResourceExpired("gone"), false},
 		{"an ambiguous kind", &meta.AmbiguousKindError{}, false},
@@ -90,7 +89,6 @@ func TestResetOnNoMatchErrors(t *testing.T) {
 			"wrapped":                        fmt.Errorf("get: %w", fmt.Errorf("again: %w", err)),
 			"joined":                         errors.Join(errors.New("first"), err),
 			"joined behind a missing object": fmt.Errorf("both: %w", errors.Join(missingObject, fmt.Errorf("wrapped: %w", err))),
-			"joined in the text":             fmt.Errorf("%w and %w", forbidden, err),
 			"aggregated":                     fmt.Errorf("both: %w", utilerrors.NewAggregate([]error{errors.New("first"), err})),
 			"in a discovery failure":         discoveryFailed(errors.Join(forbidden, err)),
 		}
