@@ -54,32 +54,26 @@ func (c captured) RoundTrip(req *http.Request) (*http.Response, error) {
 // mapper knows of every resource with what client-go reads in the plain form. What lookups find in
 // any document, the oracle in internal/snapshot tests.
 func TestCapturedDocuments(t *testing.T) {
+	check := func(err error) {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+	}
 	for _, server := range []string{"latest", "legacy"} {
-		for _, form := range []string{"pb", "json", ""} {
-			t.Run(server+"/"+form, func(t *testing.T) {
-				c := captured{dir: filepath.Join("testdata", "discovery", server), form: form}
-				text, err := os.ReadFile(filepath.Join(c.dir, "plain.json"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := json.Unmarshal(text, &c.plain); err != nil {
-					t.Fatal(err)
-				}
-				cfg := &rest.Config{Host: "http://captured.invalid", QPS: -1}
-				mapper, err := apiutil.NewDynamicRESTMapper(cfg, &http.Client{Transport: c})
-				if err != nil {
-					t.Fatal(err)
-				}
-				client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &http.Client{Transport: captured{plain: c.plain}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				groups, err := restmapper.GetAPIGroupResources(client.WithLegacy())
-				if err != nil {
-					t.Fatal(err)
-				}
-				compare(t, mapper.(*apiutil.DynamicRESTMapper), groups)
-			})
+		c := captured{dir: filepath.Join("testdata", "discovery", server)}
+		text, err := os.ReadFile(filepath.Join(c.dir, "plain.json"))
+		check(err)
+		check(json.Unmarshal(text, &c.plain))
+		cfg := &rest.Config{Host: "http://captured.invalid", QPS: -1}
+		client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &http.Client{Transport: c})
+		check(err)
+		groups, err := restmapper.GetAPIGroupResources(client.WithLegacy())
+		check(err)
+		for _, c.form = range []string{"pb", "json", ""} {
+			mapper, err := apiutil.NewDynamicRESTMapper(cfg, &http.Client{Transport: c})
+			check(err)
+			t.Run(server+"/"+c.form, func(t *testing.T) { compare(t, mapper.(*apiutil.DynamicRESTMapper), groups) })
 		}
 	}
 }

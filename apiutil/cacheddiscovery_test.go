@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -40,10 +39,8 @@ type cachedView struct {
 	other  atomic.Pointer[http.RoundTripper] // which answers them, unless it is nil
 }
 
-func newView(t testing.TB, server *fakeapi.Server, ofMapper http.RoundTripper) *cachedView {
-	t.Helper()
-	opts := apiutil.DynamicRESTMapperOptions{RequestTimeout: 10 * time.Second}
-	return viewOf(must(apiutil.NewDynamicRESTMapperWithOptions(server.Config(), &http.Client{Transport: ofMapper}, opts)), server)
+func newView(t *testing.T, server *fakeapi.Server) *cachedView {
+	return viewOf(newMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 10 * time.Second}), server)
 }
 
 func viewOf(m *apiutil.DynamicRESTMapper, server *fakeapi.Server) *cachedView {
@@ -117,7 +114,6 @@ func (s *storyStage) discover(command string, args []string) (string, error) {
 			time.Sleep(pause)
 		}
 	case "reads":
-		synctest.Wait()
 		n := s.cache.reads.Swap(0)
 		if most, err := strconv.ParseInt(strings.Join(args, ""), 10, 64); err == nil && n <= most {
 			return "yes", nil
@@ -128,8 +124,7 @@ func (s *storyStage) discover(command string, args []string) (string, error) {
 }
 
 func (s *storyStage) changeCache(how string) {
-	behind := fakeapi.New(s.server.Groups()...)
-	behind.SetForms(s.forms)
+	behind := s.another()
 	switch how {
 	case "":
 		s.cache = viewOf(s.mapper, s.server)
@@ -180,7 +175,7 @@ func resourcesIn(lists []*metav1.APIResourceList) (names []string) {
 }
 
 // served lists all resources. It fails the test if the lists do not follow the groups, or an error is a NotFound.
-func (v *cachedView) served(t testing.TB) ([]string, error) {
+func (v *cachedView) served(t *testing.T) ([]string, error) {
 	t.Helper()
 	groups, lists, err := v.ServerGroupsAndResources()
 	failed, _ := discovery.GroupDiscoveryFailedErrorGroups(err)
@@ -206,6 +201,7 @@ func (v *cachedView) served(t testing.TB) ([]string, error) {
 // error, or what was known.
 func TestCachedDiscoveryInAnOutage(t *testing.T) {
 	quietly(t)
+	countPanics(t)
 	all := []string{"example.com/v1/bars", "example.com/v1/foos", "other.example.com/v1/others", "v1/nodes", "v1/pods"}
 	whole := func(names []string) bool {
 		return !slices.ContainsFunc(all, func(name string) bool { return !slices.Contains(names, name) })
@@ -219,6 +215,8 @@ func TestCachedDiscoveryInAnOutage(t *testing.T) {
 		}),
 		"a gateway's 404": fakeapi.StatusText(404), "an empty 404": fakeapi.Empty(404), "the server's own 404": fakeapi.Text(404, "404 page not found\n"), "refused": fakeapi.Refused(),
 		"login": fakeapi.LoginPage(), "{}": fakeapi.EmptyObject(), "403": fakeapi.Status(403, 0), "500": fakeapi.Status(500, 0), "cut": fakeapi.TruncatedClean(), "nothing": fakeapi.Empty200(),
+		"panic":  fakeapi.Func("panic", func(*http.Request) (*http.Response, error) { panic("broken") }),
+		"Goexit": fakeapi.Func("Goexit", func(*http.Request) (*http.Response, error) { runtime.Goexit(); return nil, nil }),
 	} {
 		for _, place := range []string{"all", "/api", "/apis", "/api/v1", "/apis/example.com/v1"} {
 			t.Run(name+" at "+place, func(t *testing.T) {
@@ -226,7 +224,7 @@ func TestCachedDiscoveryInAnOutage(t *testing.T) {
 					outage := fakeapi.New(server.Groups()...)
 					outage.SetForms(map[bool]fakeapi.Forms{true: fakeapi.Legacy(), false: fakeapi.Aggregated()}[strings.HasSuffix(t.Name(), "legacy")])
 					outage.SetFault(faultPlace(place), fault)
-					cold, warm := newView(t, server, server.Client().Transport), newView(t, server, server.Client().Transport)
+					cold, warm := newView(t, server), newView(t, server)
 					if names, err := warm.served(t); !whole(names) || err != nil {
 						t.Fatal(names, err)
 					}
@@ -251,7 +249,7 @@ func TestCachedDiscoveryAnswersAsClientGo(t *testing.T) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		server := fakeapi.New(fakeapi.Typical(12, 3, 2)...)
 		server.SetForms(forms)
-		v := newView(t, server, server.Client().Transport)
+		v := newView(t, server)
 		theirs := memory.NewMemCacheClient(v.client)
 		if diff := cmp.Diff(answersOf(t, theirs), answersOf(t, v)); diff != "" {
 			t.Errorf("client-go's answers and ours (-theirs +ours):\n%s", diff)
@@ -316,7 +314,7 @@ func answersOf(t *testing.T, d discovery.DiscoveryInterface) map[string]any {
 func TestCachedDiscoveryConcurrently(t *testing.T) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		server := newServer(forms)
-		v := newView(t, server, server.Client().Transport)
+		v := newView(t, server)
 		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
 		allAtOnce(16, func(i int) {
 			for n := range 10 {
@@ -346,7 +344,7 @@ func TestCachedDiscoveryConcurrently(t *testing.T) {
 // A use costs nothing while nothing changes.
 func TestCachedDiscoveryUseAllocatesNothing(t *testing.T) {
 	server := fakeapi.New(fakeapi.Typical(100, 2, 2)...)
-	v := newView(t, server, server.Client().Transport)
+	v := newView(t, server)
 	if got := testing.AllocsPerRun(100, func() { // once before it counts
 		_, err := v.ServerGroups()
 		list, err2 := v.ServerResourcesForGroupVersion("g0050.example.com/v1")
@@ -356,29 +354,4 @@ func TestCachedDiscoveryUseAllocatesNothing(t *testing.T) {
 	}); got > 0 {
 		t.Errorf("%v allocations; want none", got)
 	}
-}
-
-// A transport that panics or ends its goroutine is an outage, and no more.
-func TestCachedDiscoveryThroughOddTransports(t *testing.T) {
-	quietly(t)
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		v, panics := newView(t, server, server.Client().Transport), countPanics(t)
-		before, err := v.served(t)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, fail := range []func(){func() { panic("broken") }, runtime.Goexit} {
-			v.divert(through(func(*http.Request) (*http.Response, error) { fail(); return nil, nil }))
-			v.mapper.Reset()
-			if names, err := v.served(t); !slices.Equal(names, before) {
-				t.Errorf("served %q, %v; want what was known: %q", names, err, before)
-			}
-		}
-		if v.Invalidate(); panics.Load() != 1 {
-			t.Errorf("%d panics were reported, want 1", panics.Load())
-		}
-		if _, err := v.served(t); err == nil {
-			t.Error("no error, although nothing was read")
-		}
-	})
 }

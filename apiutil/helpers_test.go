@@ -22,14 +22,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// The ways in which a server speaks: the aggregated document, which is the same in
-// both of its versions, or a document that only lists what there is.
-var (
-	bothModes = map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()}
-	allModes  = map[string]fakeapi.Forms{
-		"aggregated": fakeapi.Aggregated(), "v2beta1": fakeapi.V2Beta1Only(), "legacy": fakeapi.Legacy(),
-	}
-)
+// bothModes are the ways in which a server speaks: the aggregated document, or one that only lists what there is.
+var bothModes = map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()}
 
 // eachMode runs test twice for each of the modes: with a 404 that is text, and with that of
 // Kubernetes 1.38, which is a Status.

@@ -60,7 +60,6 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 		}
 	case "start":
 		s.stop = startMapper(s.t, s.mapper)
-		synctest.Wait()
 	case "stop":
 		s.stop()
 		s.stop = nil
@@ -108,7 +107,7 @@ func (s *storyStage) call(name string, args []string) func(ctx context.Context) 
 		}
 	case "refresh":
 		return func(ctx context.Context) (string, error) {
-			return errorWord(s.mapper.Refresh(ctx, args...)), nil
+			return answerWord("fine", s.mapper.Refresh(ctx, args...)), nil
 		}
 	case "is-served":
 		return func(ctx context.Context) (string, error) {
@@ -152,13 +151,6 @@ func (s *storyStage) call(name string, args []string) func(ctx context.Context) 
 	return nil
 }
 
-func errorWord(err error) string {
-	if err != nil {
-		return "failed"
-	}
-	return "fine"
-}
-
 // answerWord is answered without the text of an error.
 func answerWord(answer string, err error) string {
 	if err != nil && !meta.IsNoMatchError(err) {
@@ -171,6 +163,13 @@ func answerWord(answer string, err error) string {
 func kindOf(text string) schema.GroupVersionKind {
 	parts := strings.Split(text, "/")
 	return schema.GroupVersionKind{Group: parts[0], Version: parts[1], Kind: parts[2]}
+}
+
+func kindsOf(texts []string) (all []schema.GroupVersionKind) {
+	for _, text := range texts {
+		all = append(all, kindOf(text))
+	}
+	return all
 }
 
 func groupOf(name string) string {
@@ -202,10 +201,9 @@ func (s *storyStage) askAll(gvk schema.GroupVersionKind) string {
 
 // observe does the commands about single parts of a mapper.
 func (s *storyStage) observe(command string, args []string) (told string) {
-	synctest.Wait()
 	switch command {
 	case "health":
-		return errorWord(s.mapper.Healthz(&http.Request{}))
+		return answerWord("fine", s.mapper.Healthz(&http.Request{}))
 	case "generation":
 		before := s.generation
 		s.generation = s.mapper.Generation()
@@ -236,14 +234,11 @@ func (s *storyStage) observe(command string, args []string) (told string) {
 		}
 		return fmt.Sprint(open)
 	case "tried":
-		n, bounds := 0, [2]int{}
+		var n, least, most int
 		for _, list := range s.watched.lists {
 			n += len(list.Requests())
 		}
-		for i, arg := range args {
-			bounds[i], _ = strconv.Atoi(arg)
-		}
-		if n < bounds[0] || n > bounds[1] {
+		if _, err := fmt.Sscan(strings.Join(args, " "), &least, &most); err != nil || n < least || n > most {
 			return strconv.Itoa(n)
 		}
 		return "yes"
@@ -277,8 +272,6 @@ func messages(lines []string) (all []string) {
 
 // requests tells of the requests since they were last shown or forgotten.
 func (s *storyStage) requests(command string, args []string) (told string, err error) {
-	synctest.Wait()
-	s.collect()
 	switch command {
 	case "requests":
 		told = cmp.Or(strings.Join(s.sent, "; "), "none")
@@ -328,12 +321,6 @@ func (c *begunCalls) ended() string {
 // background does the commands for what goes on meanwhile. The first argument is a name.
 func (s *storyStage) background(command string, args []string) (told string, err error) {
 	name := args[0]
-	kinds := func() (all []schema.GroupVersionKind) {
-		for _, arg := range args[1:] {
-			all = append(all, kindOf(arg))
-		}
-		return all
-	}
 	switch command {
 	case "begin":
 		call, n := s.call(args[2], args[3:]), 0
@@ -347,22 +334,20 @@ func (s *storyStage) background(command string, args []string) (told string, err
 		})
 	case "wait":
 		s.begun[name] = beginCalls(1, func(ctx context.Context) string {
-			return strings.ReplaceAll(answered("fine", s.mapper.WaitForKinds(ctx, kinds()...)), "\n", "; ")
+			return strings.ReplaceAll(answered("fine", s.mapper.WaitForKinds(ctx, kindsOf(args[1:])...)), "\n", "; ")
 		})
 	case "ended", "waits":
 		return s.begun[name].ended(), nil
 	case "subscribe":
 		s.subscribers[name] = subscribe(s.mapper)
-		synctest.Wait()
 	case "unsubscribe":
 		s.subscribers[name].close(s.t)
 		delete(s.subscribers, name)
 	case "changes":
 		return cmp.Or(strings.Join(s.subscribers[name].take(s.t), "; "), "none"), nil
 	case "run":
-		s.controllers[name] = runController(s.t, s.mapper, kinds())
+		s.controllers[name] = runController(s.t, s.mapper, kindsOf(args[1:]))
 	case "runs":
-		synctest.Wait()
 		c := s.controllers[name]
 		return fmt.Sprintf("begun %d, ended %d", c.begun.Load(), c.ended.Load()), nil
 	case "lingers":
@@ -396,6 +381,13 @@ func (s *storyStage) background(command string, args []string) (told string, err
 	return "", err
 }
 
+// another is a server that goes on serving what is served now.
+func (s *storyStage) another() *fakeapi.Server {
+	server := fakeapi.New(s.server.Groups()...)
+	server.SetForms(s.forms)
+	return server
+}
+
 // upset changes what the server serves, or how.
 func (s *storyStage) upset(name string, args []string) error {
 	switch name {
@@ -419,19 +411,15 @@ func (s *storyStage) upset(name string, args []string) error {
 		s.server.SetLag(map[string]fakeapi.Part{"document": fakeapi.PartDocument, "lists": fakeapi.PartLists}[args[0]], lag)
 		return err
 	case "freeze":
-		before := fakeapi.New(s.server.Groups()...)
-		before.SetForms(s.forms)
-		s.server.SetFault(fakeapi.At(args[0]), fakeapi.Func("behind", before.Client().Transport.RoundTrip))
+		s.server.SetFault(fakeapi.At(args[0]), fakeapi.Func("behind", s.another().Client().Transport.RoundTrip))
 	case "replica":
 		if args[0] == "level" {
 			s.replica.SetGroups(s.server.Groups()...)
 			return nil
 		}
-		behind := fakeapi.New(s.server.Groups()...)
-		behind.SetForms(s.forms)
-		s.replica = behind
-		all := fakeapi.RoundRobin(s.server, behind)
-		documents := fakeapi.RoundRobin(s.server, s.server, behind, behind) // /api and /apis each
+		s.replica = s.another()
+		all := fakeapi.RoundRobin(s.server, s.replica)
+		documents := fakeapi.RoundRobin(s.server, s.server, s.replica, s.replica) // /api and /apis each
 		s.watched.next = fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
 			switch {
 			case args[0] == "all":

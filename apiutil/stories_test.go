@@ -16,9 +16,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"text/tabwriter"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/restmapper"
 
 	"github.com/freshmapper/freshmapper/apiutil"
@@ -92,46 +92,19 @@ func storySteps(line int, story string) (steps []storyStep) {
 }
 
 // storyDifference shows the steps that print something else than the script has, those that come
-// first, in two columns.
+// first.
 func storyDifference(path string, line int, want, got string) string {
-	var text strings.Builder
-	differ, steps := 0, storySteps(line, got)
+	var differ []string
+	steps := storySteps(line, got)
 	for i, step := range storySteps(line, want) {
-		if slices.Equal(step.prints, steps[i].prints) {
-			continue
+		if diff := cmp.Diff(step.prints, steps[i].prints); diff != "" {
+			differ = append(differ, fmt.Sprintf("%s:%d: %s (-want +got)\n%s", path, step.line, step.command, diff))
 		}
-		if differ++; differ > 5 {
-			continue
-		}
-		fmt.Fprintf(&text, "%s:%d: %s\n", path, step.line, step.command)
-		columns := tabwriter.NewWriter(&text, 0, 0, 1, ' ', 0)
-		fmt.Fprintln(columns, "    want\t| got")
-		for _, row := range inColumns(step.prints, steps[i].prints) {
-			fmt.Fprintf(columns, "    %s\t%s %s\n", row[0], map[bool]string{true: "=", false: "≠"}[row[0] == row[1]], row[1])
-		}
-		_ = columns.Flush()
 	}
-	if differ > 5 {
-		fmt.Fprintf(&text, "and %d more steps\n", differ-5)
+	if n := len(differ); n > 5 {
+		differ = append(differ[:5], fmt.Sprintf("and %d more steps", n-5))
 	}
-	return text.String()
-}
-
-// inColumns puts the same lines beside each other.
-func inColumns(want, got []string) (rows [][2]string) {
-	for len(want) > 0 || len(got) > 0 {
-		missing := len(want) > 0 && !slices.Contains(got, want[0])
-		beyond := len(got) > 0 && !slices.Contains(want, got[0])
-		var row [2]string
-		if len(want) > 0 && (missing || !beyond) {
-			row[0], want = want[0], want[1:]
-		}
-		if len(got) > 0 && (beyond || !missing) {
-			row[1], got = got[0], got[1:]
-		}
-		rows = append(rows, row)
-	}
-	return rows
+	return strings.Join(differ, "")
 }
 
 // isTraced reports whether a script has all requests, below the commands that send them.
@@ -142,7 +115,7 @@ func isTraced(path string) bool { return filepath.Base(filepath.Dir(path)) == "r
 func storyModes(path, story string) map[string]fakeapi.Forms {
 	modes := maps.Clone(bothModes)
 	if isTraced(path) {
-		modes = maps.Clone(allModes)
+		modes["v2beta1"] = fakeapi.V2Beta1Only()
 	}
 	for only := range bothModes {
 		if strings.HasPrefix(filepath.Base(path), only) || strings.Contains(story, "new "+only) {
@@ -355,7 +328,7 @@ func storyFaults() map[string]fakeapi.Fault {
 		"login": fakeapi.LoginPage(), "drip": fakeapi.SlowDrip(time.Second), "lost": fakeapi.Empty(404), "404": fakeapi.Status(404, 0),
 		"cut": fakeapi.ResetMidBody(), "401": fakeapi.Status(401, 0), "429": fakeapi.Status(429, 0), "500": fakeapi.Status(500, 0),
 		"empty": fakeapi.EmptyGroupList(), "503-once": fakeapi.Times(1, fakeapi.Status(503, 0)), "refuse-once": fakeapi.Times(1, fakeapi.Refused()),
-		"404-once": fakeapi.Times(1, fakeapi.NotFound()), "no-route": fakeapi.LostRoute(), "no-service": fakeapi.LostService("tenant"),
+		"404-once": fakeapi.Times(1, fakeapi.NotFound()), "404-twice": fakeapi.Times(2, fakeapi.NotFound()), "no-route": fakeapi.LostRoute(), "no-service": fakeapi.LostService("tenant"),
 		// Too busy, and when to come back:
 		"busy": fakeapi.Status(503, 1), "busy-once": fakeapi.Times(1, fakeapi.Status(500, 1)), "busy-twice": fakeapi.Times(2, fakeapi.Status(429, 2)),
 		"busy-long": fakeapi.Status(503, 10), "busy-ages": fakeapi.Status(503, 1<<62), "403-later": fakeapi.Status(403, 1),

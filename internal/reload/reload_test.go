@@ -16,12 +16,61 @@ import (
 	"time"
 	"weak"
 
+	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newReloader makes a reloader of a fake server.
+func newReloader(t *testing.T, server *fakeapi.Server, options Options) *Reloader {
+	t.Helper()
+	client, err := discovery.NewClient(server.Config(), server.Client(), discovery.Options{
+		RequestTimeout: 30 * time.Second, MaxResponseBytes: 1 << 20,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(client, options)
+}
+
+// readAll reads every version.
+func readAll(t *testing.T, r *Reloader) {
+	defer r.KeepAll()()
+	if err := r.Refresh(context.Background()); err != nil {
+		t.Fatalf("the first refresh: %v", err)
+	}
+}
+
+// find looks for a kind and returns the version that it is found in.
+func find(ctx context.Context, r *Reloader, group, kind string, versions ...string) (string, error) {
+	gk := schema.GroupKind{Group: group, Kind: kind}
+	found := r.Lookup(ctx, snapshot.KindQuery(gk, versions), func(s *snapshot.Snapshot) (known, current bool) {
+		_, current, err := s.RESTMapping(gk, versions)
+		return err == nil, current
+	})
+	m, _, err := found.Snapshot.RESTMapping(gk, versions)
+	switch {
+	case err == nil:
+		return m.GroupVersionKind.Version, nil
+	case found.Err != nil:
+		return "", found.Err
+	case len(found.Failed) > 0:
+		return "", fmt.Errorf("failed: %v", found.Failed)
+	}
+	return "", err
+}
+
+// serving is a version that serves a kind.
+func serving(version, kind string) fakeapi.Version {
+	singular := strings.ToLower(kind)
+	return fakeapi.Version{Name: version, Resources: []fakeapi.Resource{{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: true}}}
+}
 
 const group = "g0001.example.com"
 
@@ -87,36 +136,18 @@ func TestEndedContextReadsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(reason)
 	for name, read := range map[string]func() error{
-		"a lookup":    func() error { _, err := find(ctx, r, group, "Absent"); return err },
-		"a version":   func() error { _, err := r.ReadLive(ctx, schema.GroupVersion{Group: group, Version: "v1"}); return err },
-		"two groups":  func() error { return r.RefreshGroups(ctx, []string{group, "g0002.example.com"}) },
-		"all":         func() error { return r.Refresh(ctx) },
-		"many groups": func() error { return anyAbsents(ctx, r).Err },
+		"a lookup":   func() error { _, err := find(ctx, r, group, "Absent"); return err },
+		"a version":  func() error { _, err := r.ReadLive(ctx, schema.GroupVersion{Group: group, Version: "v1"}); return err },
+		"two groups": func() error { return r.RefreshGroups(ctx, []string{group, "g0002.example.com"}) },
+		"all":        func() error { return r.Refresh(ctx) },
+		"many groups": func() error {
+			absents := snapshot.ResourceQuery(schema.GroupVersionResource{Resource: "absents"})
+			return r.Lookup(ctx, absents, func(*snapshot.Snapshot) (known, current bool) { return false, false }).Err
+		},
 	} {
 		if err := read(); !errors.Is(err, reason) || len(server.TakeRequests()) > 0 {
 			t.Errorf("%s: %v; want %v, and no request", name, err, reason)
 		}
-	}
-}
-
-// A refresh, of groups or of all, whose context ends while a version hangs ends with it.
-func TestRefreshEndsAmongLiveReads(t *testing.T) {
-	for name, refresh := range map[string]func(*Reloader, context.Context) error{
-		"groups": func(r *Reloader, ctx context.Context) error { return r.RefreshGroups(ctx, []string{group}) },
-		"all":    (*Reloader).Refresh,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			server, r := known(t, fakeapi.Aggregated())
-			r.ResetGroup(group) // so that a refresh reads it live
-			server.SetFault(fakeapi.Under("/apis/"+group+"/v3"), fakeapi.Timeout())
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			start := time.Now()
-			if err := refresh(r, ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
-				t.Errorf("%s: a refresh with a second to go ends with %v after %v", name, err, time.Since(start))
-			}
-			time.Sleep(time.Minute)
-		})
 	}
 }
 
@@ -147,35 +178,6 @@ func TestLookupIsAnsweredFromItsOwnReads(t *testing.T) {
 		if v, err := find(context.Background(), r, group, "Late", versions...); !meta.IsNoMatchError(err) {
 			t.Errorf("the next lookup in %q, which comes after the kind has gone: %q, %v", versions, v, err)
 		}
-	}
-}
-
-// R6: before work is stopped, an absence is read twice, a second apart. A failure is none.
-func TestAbsentReadsTwice(t *testing.T) {
-	gv := schema.GroupVersion{Group: group, Version: "v1"}
-	still := func(s *snapshot.Snapshot) bool { return s.Serves(gv.Group, gv.Version) }
-	for name, test := range map[string]struct {
-		fault  fakeapi.Fault
-		absent bool
-		took   time.Duration
-		reads  int
-	}{
-		"gone":          {fakeapi.NotFound(), true, doubtAfter, 2},
-		"for a moment":  {fakeapi.Times(1, fakeapi.NotFound()), false, doubtAfter, 2},
-		"it fails":      {fakeapi.Status(403, 0), false, 0, 1},
-		"a lost route":  {fakeapi.LostRoute(), false, 0, 1},
-		"a lost server": {fakeapi.LostService("tenant"), false, 0, 1},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			server, r := known(t, fakeapi.Aggregated())
-			server.SetFault(fakeapi.At("/apis/"+group+"/v1"), test.fault)
-			start := time.Now()
-			got := r.Absent(context.Background(), gv, still)
-			took, reads := time.Since(start), len(server.TakeRequests())
-			if got != test.absent || took != test.took || reads != test.reads {
-				t.Errorf("%s: absent %t after %v and %d reads; want %t after %v and %d", name, got, took, reads, test.absent, test.took, test.reads)
-			}
-		})
 	}
 }
 

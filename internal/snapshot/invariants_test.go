@@ -21,16 +21,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// invariant is what holds of every snapshot.
-type invariant struct {
-	says  string
-	holds bool
-}
-
-func firstBroken(invariants ...invariant) error {
-	for _, i := range invariants {
-		if !i.holds {
-			return errors.New("not true: " + i.says)
+// broken returns an error if one of the invariants does not hold.
+func broken(invariants map[string]bool) error {
+	for says, holds := range invariants {
+		if !holds {
+			return errors.New("not true: " + says)
 		}
 	}
 	return nil
@@ -58,15 +53,15 @@ func checkInvariants(s *Snapshot) error {
 	if len(s.groups) > 0 && s.lazy == nil {
 		return errors.New("the groups have no index")
 	}
-	return firstBroken(
-		invariant{"the index is that of the groups", len(s.groups) == 0 || maps.Equal(s.order.position, order.position) && slices.Equal(s.order.names, order.names)},
-		invariant{"the open groups are those that are not settled", s.read <= s.reset || slices.Equal(s.open(), open)},
-		invariant{"no more groups than may be have more than the document", left <= mostLeft},
-		invariant{"the last reset of all is no later than the last of any", s.reset <= s.lastReset},
-		invariant{"news is no later than the document", s.news <= s.read},
-		invariant{"a document has its tick", (s.doc == nil) == (s.read == 0)},
-		invariant{"a document has a generation", !s.Read() || s.generation > 0},
-	)
+	return broken(map[string]bool{
+		"the index is that of the groups":                        len(s.groups) == 0 || maps.Equal(s.order.position, order.position) && slices.Equal(s.order.names, order.names),
+		"the open groups are those that are not settled":         s.read <= s.reset || slices.Equal(s.open(), open),
+		"no more groups than may be have more than the document": left <= mostLeft,
+		"the last reset of all is no later than the last of any": s.reset <= s.lastReset,
+		"news is no later than the document":                     s.news <= s.read,
+		"a document has its tick":                                (s.doc == nil) == (s.read == 0),
+		"a document has a generation":                            !s.Read() || s.generation > 0,
+	})
 }
 
 func (s *Snapshot) checkGroup(g *Group) error {
@@ -79,69 +74,29 @@ func (s *Snapshot) checkGroup(g *Group) error {
 	over := cmp.Or(g.over, &overlay{document: g})
 	again.over = over
 	awaited := slices.ContainsFunc(g.versions, func(v Version) bool { return over.awaits(&v) })
-	if err := firstBroken(
-		invariant{"its ranks follow from its versions", slices.Equal(g.ranked, again.ranked)},
-		invariant{"it lies over the group of the document", over.document == documented},
-		invariant{"something is known of it", again.isLeft()},
-		invariant{"a reset that is pending waits for something", over.reset == 0 || over.listed <= over.reset || awaited},
-		invariant{"it has no more versions than may be", len(g.versions)-documented.count() <= mostUnnamed},
-	); err != nil {
+	if err := broken(map[string]bool{
+		"its ranks follow from its versions":          slices.Equal(g.ranked, again.ranked),
+		"it lies over the group of the document":      over.document == documented,
+		"something is known of it":                    again.isLeft(),
+		"a reset that is pending waits for something": over.reset == 0 || over.listed <= over.reset || awaited,
+		"it has no more versions than may be":         len(g.versions)-documented.count() <= mostUnnamed,
+	}); err != nil {
 		return err
 	}
 	for i, v := range g.versions {
-		if err := firstBroken(
-			invariant{"each version has a name of its own", g.indexOf(v.Name) == i},
-			invariant{"what is gone has no table, no error, and was asked", !v.Gone || v.Table == nil && v.Err == nil && v.Asked > 0},
-			invariant{"it shares the table of the version before it if that serves the same", v.Table == again.versions[i].Table},
-			invariant{"what all mappers share has no ticks", g.over != nil || v.Read+v.Asked+v.named == 0},
-			invariant{"what is known was read", g.over == nil || v.Read > 0 || v.Table == nil && !v.Gone},
-			invariant{"what was read is known", v.Read == 0 || v.known() || v.Gone},
-			invariant{"it was read no later than anything", v.Read <= max(v.Asked, s.read)},
-		); err != nil {
+		if err := broken(map[string]bool{
+			"each version has a name of its own":                                   g.indexOf(v.Name) == i,
+			"what is gone has no table, no error, and was asked":                   !v.Gone || v.Table == nil && v.Err == nil && v.Asked > 0,
+			"it shares the table of the version before it if that serves the same": v.Table == again.versions[i].Table,
+			"what all mappers share has no ticks":                                  g.over != nil || v.Read+v.Asked+v.named == 0,
+			"what is known was read":                                               g.over == nil || v.Read > 0 || v.Table == nil && !v.Gone,
+			"what was read is known":                                               v.Read == 0 || v.known() || v.Gone,
+			"it was read no later than anything":                                   v.Read <= max(v.Asked, s.read),
+		}); err != nil {
 			return fmt.Errorf("version %s: %w", v.Name, err)
 		}
 	}
 	return nil
-}
-
-// TestCheckInvariants breaks a snapshot in the ways that checkInvariants looks for: one with
-// a group that was read live, one with a reset, one dropped, and one of the document alone.
-func TestCheckInvariants(t *testing.T) {
-	intact := func() *Snapshot {
-		const doc = "/v2:Foo /v1:Foo,Foos apps.example/v1:Foo apps.example/v2:Foo apps.example/v3! apps/v1!"
-		h := newHistory(false, doc+" z/v1:Foo")
-		h.play(t, "doc "+doc, "live apps.example/v1:Bar apps.example/v2 apps.example/v3!", "reset", "reset apps")
-		return h.Snapshot
-	}
-	if err := cmp.Or(checkInvariants(intact()), checkInvariants(new(Snapshot))); err != nil {
-		t.Fatalf("intact: %v", err)
-	}
-	for want, breakIt := range map[string]func(s *Snapshot, live, dropped *Group){
-		"one name":                func(s *Snapshot, live, _ *Group) { live.name = "" },
-		"the index":               func(s *Snapshot, _, _ *Group) { s.order.position["apps"] = 1 },
-		"the open groups":         func(s *Snapshot, _, _ *Group) { s.reset = 0; s.open(); s.lazy.open.Load().positions = []int{0} },
-		"the last reset":          func(s *Snapshot, _, _ *Group) { s.reset = 99 },
-		"news":                    func(s *Snapshot, _, _ *Group) { s.news = 99 },
-		"has its tick":            func(s *Snapshot, _, _ *Group) { s.doc, s.groups = nil, nil },
-		"a generation":            func(s *Snapshot, _, _ *Group) { s.generation = 0 },
-		"its ranks":               func(s *Snapshot, live, _ *Group) { live.ranked = live.ranked[:1] },
-		"the group of":            func(s *Snapshot, _, _ *Group) { s.doc = intact().doc },
-		"something is known":      func(s *Snapshot, _, dropped *Group) { dropped.versions, dropped.ranked = nil, nil },
-		"waits for something":     func(s *Snapshot, live, _ *Group) { live.over.reset, live.over.listed, live.versions[2].Err = 1, 9, nil },
-		"each version":            func(s *Snapshot, live, _ *Group) { live.versions[0].Name = "v2" },
-		"no table":                func(s *Snapshot, live, _ *Group) { live.versions[1].Table = tableOf("") },
-		"and was asked":           func(s *Snapshot, live, _ *Group) { live.versions[1].Asked = 0 },
-		"what is known was read":  func(s *Snapshot, live, _ *Group) { live.versions[0].Read = 0 },
-		"what was read is known":  func(s *Snapshot, live, _ *Group) { live.versions[2].Read, live.versions[2].Err = 1, nil },
-		"no later than":           func(s *Snapshot, live, _ *Group) { live.versions[0].Read = 99 },
-		"what all mappers share ": func(s *Snapshot, _, _ *Group) { s.groups[0].versions[0].named = 1 },
-	} {
-		s := intact()
-		breakIt(s, s.groups[1], s.groups[3])
-		if err := checkInvariants(s); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("a snapshot in which this does not hold: %q; checkInvariants says: %v", want, err)
-		}
-	}
 }
 
 // sequence is a server that changes, and a mapper that reads it in any order: reads end
