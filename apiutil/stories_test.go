@@ -16,9 +16,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"text/tabwriter"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/restmapper"
 
 	"github.com/freshmapper/freshmapper/apiutil"
@@ -92,19 +92,46 @@ func storySteps(line int, story string) (steps []storyStep) {
 }
 
 // storyDifference shows the steps that print something else than the script has, those that come
-// first.
+// first, in two columns.
 func storyDifference(path string, line int, want, got string) string {
-	var differ []string
-	steps := storySteps(line, got)
+	var text strings.Builder
+	differ, steps := 0, storySteps(line, got)
 	for i, step := range storySteps(line, want) {
-		if diff := cmp.Diff(step.prints, steps[i].prints); diff != "" {
-			differ = append(differ, fmt.Sprintf("%s:%d: %s (-want +got)\n%s", path, step.line, step.command, diff))
+		if slices.Equal(step.prints, steps[i].prints) {
+			continue
 		}
+		if differ++; differ > 5 {
+			continue
+		}
+		fmt.Fprintf(&text, "%s:%d: %s\n", path, step.line, step.command)
+		columns := tabwriter.NewWriter(&text, 0, 0, 1, ' ', 0)
+		fmt.Fprintln(columns, "    want\t| got")
+		for _, row := range inColumns(step.prints, steps[i].prints) {
+			fmt.Fprintf(columns, "    %s\t%s %s\n", row[0], map[bool]string{true: "=", false: "≠"}[row[0] == row[1]], row[1])
+		}
+		_ = columns.Flush()
 	}
-	if n := len(differ); n > 5 {
-		differ = append(differ[:5], fmt.Sprintf("and %d more steps", n-5))
+	if differ > 5 {
+		fmt.Fprintf(&text, "and %d more steps\n", differ-5)
 	}
-	return strings.Join(differ, "")
+	return text.String()
+}
+
+// inColumns puts the same lines beside each other.
+func inColumns(want, got []string) (rows [][2]string) {
+	for len(want) > 0 || len(got) > 0 {
+		missing := len(want) > 0 && !slices.Contains(got, want[0])
+		beyond := len(got) > 0 && !slices.Contains(want, got[0])
+		var row [2]string
+		if len(want) > 0 && (missing || !beyond) {
+			row[0], want = want[0], want[1:]
+		}
+		if len(got) > 0 && (beyond || !missing) {
+			row[1], got = got[0], got[1:]
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // isTraced reports whether a script has all requests, below the commands that send them.
