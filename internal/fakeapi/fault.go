@@ -380,11 +380,11 @@ func GarbageProtobuf() Fault {
 	})
 }
 
-// WrongKind is a well-formed list of pods.
+// WrongKind is a well-formed object of the right API group, and of another kind.
 func WrongKind() Fault {
 	return spoiled("WrongKind", func(f form) (form, []byte) {
 		body, _ := encode(&corev1.PodList{ // which never fails
-			TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"},
+			TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "apidiscovery.k8s.io/v2"},
 			Items:    []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "a-pod"}}},
 		}, f.protobuf)
 		return f, body
