@@ -289,10 +289,11 @@ func (j *judge) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 }
 
 // watch watches, unless the generation is retired. A watch that begins with the objects is refused as by a server that
-// knows no such watches: one that has expired a reflector begins again at once, for as long as it has.
+// knows no such watches if it may end as expired: a reflector would begin it again at once. It lists then, which is
+// judged whole, and rests before it tries again.
 func (j *judge) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	switch retired := j.g.retired.Load(); {
-	case retired && opts.SendInitialEvents != nil:
+	case (retired || j.keepsOut()) && opts.SendInitialEvents != nil:
 		return nil, apierrors.NewInvalid(j.g.k.gvk.GroupKind(), "", nil)
 	case retired:
 		return nil, j.expired()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -283,6 +284,19 @@ func TestKindThatFlaps(t *testing.T) {
 			t.Errorf("%d lists in %v, want at most %d: one a second of new generations, and one in 0.8 seconds, its pause, of the reflector", len(lists), took, most)
 		}
 	})
+}
+
+// Where objects in namespaces may have to be kept out, a list begins: a watch of all that expires begins again at once.
+func TestListsBeginWhereObjectsAreKeptOut(t *testing.T) {
+	s, opts := newMovingServer(t, ofCluster), several()
+	opts.HTTPClient = &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
+		if req.URL.Query().Get("sendInitialEvents") != "" {
+			t.Errorf("asked for a watch that begins with all objects: %s", req.URL)
+		}
+		return s.Server
+	})}
+	c, _ := s.caching(t, opts)
+	must(t, c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{}))
 }
 
 // A mapper that nobody else uses is not asked by those who follow it: neither when nothing has changed, nor

@@ -192,15 +192,6 @@ func TestOnlyWhatIsNew(t *testing.T) {
 	}
 }
 
-func TestNewestTag(t *testing.T) {
-	repo := refs{"refs/tags/v0.25.2-fresh.10", "refs/tags/v0.25.2-fresh.9", "refs/tags/v0.25.2-fresh.x", "refs/tags/v0.25.20-fresh.11"}
-	for version, want := range map[string]int{"v0.25.2": 10, "v0.25.20": 11, "v0.24.1": 0} {
-		if got := repo.newest(version); got != want {
-			t.Errorf("the newest tag of %s is %d, not %d", version, got, want)
-		}
-	}
-}
-
 // What would lose somebody's work, or publish what was not tested, is refused in one line, and
 // the repository stays as it is.
 func TestRefuses(t *testing.T) {

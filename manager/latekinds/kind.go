@@ -51,7 +51,8 @@ import (
 // The informer is that of the cluster's cache, with its options. If that is a cache of
 // github.com/freshmapper/freshmapper/fresh, or of the fork of controller-runtime, the informer
 // stays while the kind is absent, for all who have it. Any other cache is made to remove the informer, also if
-// others use it: then let all controllers watch the kind by Kind.
+// others use it: then let all controllers watch the kind by Kind. None of them is told what is gone before the
+// handlers of all have returned: one that blocks holds up the others.
 //
 // While the kind is absent, a Get or List of the cache is NoMatch (meta.IsNoMatchError), with MatchingFields,
 // too. After the kind has gone, a cache that keeps the informer has no objects instead.

@@ -42,7 +42,7 @@ type presence struct {
 type session struct {
 	ctx   context.Context // ends with it
 	users sync.WaitGroup  // sources that watch in it. None is added after its end
-	empty chan struct{}   // closed when the cache has no objects of it any more: no user tells that they are gone before
+	empty chan struct{}   // closed when the informer was removed, if it can be: no user tells before what is gone
 }
 
 // of is what a presence is of.
