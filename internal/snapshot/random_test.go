@@ -133,7 +133,7 @@ func randomGroup(d dice, name string) *restmapper.APIGroupResources {
 
 func randomResources(d dice) []metav1.APIResource {
 	resources := make([]metav1.APIResource, 0, 5)
-	for range d.IntN(4) + d.IntN(4) {
+	for range d.IntN(4) * d.IntN(5) { // few, mostly, or more than fewRows
 		resources = append(resources, randomResource(d))
 	}
 	return resources

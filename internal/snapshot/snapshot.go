@@ -68,7 +68,7 @@ func (s *Snapshot) Kinds() int {
 	n := 0
 	for _, g := range s.groups {
 		for _, v := range g.versions {
-			n += v.Table.countKinds()
+			n += len(v.Table.spelledKinds())
 		}
 	}
 	return n

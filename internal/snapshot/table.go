@@ -74,21 +74,24 @@ func (v Verbs) Names() []string {
 // through the rows. Where two resources of one version claim one name, which no server allows, the
 // last of them counts.
 type Table struct {
-	rows  []Resource
-	kinds map[string]int32 // exact kind → the last row of it; nil for a few rows of different kinds
-	names map[string]int32 // plural or singular → row
+	rows []Resource
+	// The last row of a kind, as it is spelled, and of a name, plural or singular. Nil for a few rows.
+	kinds, names map[string]int32
 }
 
 const listSuffix = "List"
 
-// fewKinds is how many kinds are found faster, and kept in less memory, without a map.
-const fewKinds = 8
+// fewRows is how many rows are searched as fast without maps, which take more memory than they.
+const fewRows = 8
 
 // NewTable indexes resources, which are in the server's order. It leaves out
 // subresources, and guesses a missing singular name from the kind as client-go does. It
 // does not keep its argument.
 func NewTable(resources []Resource) *Table {
 	t := &Table{rows: topLevel(resources)}
+	if len(t.rows) <= fewRows {
+		return t
+	}
 	t.kinds = make(map[string]int32, len(t.rows))
 	t.names = make(map[string]int32, 2*len(t.rows))
 	for i, r := range t.rows {
@@ -97,10 +100,6 @@ func NewTable(resources []Resource) *Table {
 	}
 	for i, r := range t.rows { // a resource's own name counts before the singular of another
 		t.names[r.Name] = int32(i)
-	}
-	delete(t.names, "") // no query has an empty name
-	if len(t.rows) <= fewKinds && len(t.rows) == len(t.kinds) {
-		t.kinds = nil
 	}
 	return t
 }
@@ -137,14 +136,6 @@ func (t *Table) all() []Resource {
 		return nil
 	}
 	return t.rows
-}
-
-// countKinds counts the kinds; t may be nil.
-func (t *Table) countKinds() int {
-	if t == nil {
-		return 0
-	}
-	return cmp.Or(len(t.kinds), len(t.rows))
 }
 
 // spelledKinds lists the kinds of the table, each once, in server order; t may be nil.
@@ -190,15 +181,39 @@ func (t *Table) ofKind(kind string) *Resource {
 // spelled returns the last row with exactly that kind, or nil.
 func (t *Table) spelled(kind string) *Resource {
 	if t.kinds != nil {
-		if i, ok := t.kinds[kind]; ok {
+		return t.row(t.kinds, kind)
+	}
+	for i := len(t.rows) - 1; i >= 0; i-- {
+		if t.rows[i].Kind == kind {
 			return &t.rows[i]
 		}
+	}
+	return nil
+}
+
+// named returns the last row that has a name, as plural or else as singular, or nil. None has the empty name.
+func (t *Table) named(name string) *Resource {
+	if name == "" {
 		return nil
 	}
-	for i := range t.rows {
-		if r := &t.rows[i]; r.Kind == kind {
+	if t.names != nil {
+		return t.row(t.names, name)
+	}
+	var singular *Resource
+	for i := len(t.rows) - 1; i >= 0; i-- {
+		switch r := &t.rows[i]; name {
+		case r.Name:
 			return r
+		case r.Singular:
+			singular = cmp.Or(singular, r)
 		}
+	}
+	return singular
+}
+
+func (t *Table) row(of map[string]int32, key string) *Resource {
+	if i, ok := of[key]; ok {
+		return &t.rows[i]
 	}
 	return nil
 }
@@ -210,8 +225,8 @@ func (t *Table) lowered(kind string) *Resource {
 		return nil
 	}
 	for i := len(t.rows) - 1; i >= 0; i-- {
-		if r := &t.rows[i]; strings.ToLower(r.Kind) == kind {
-			return r
+		if strings.ToLower(t.rows[i].Kind) == kind {
+			return &t.rows[i]
 		}
 	}
 	return nil
@@ -223,8 +238,8 @@ func (t *Table) find(name string) *Resource {
 	if t == nil {
 		return nil
 	}
-	if i, ok := t.names[name]; ok {
-		return &t.rows[i]
+	if r := t.named(name); r != nil {
+		return r
 	}
 	singular := strings.TrimSuffix(name, "s")
 	of, isList := strings.CutSuffix(singular, "list")
@@ -265,8 +280,7 @@ func (t *Table) sameAnswers(other *Table) bool {
 		return false
 	}
 	for _, r := range t.rows {
-		i, ok := other.names[r.Name]
-		if !ok || other.rows[i] != r || other.spelled(r.Kind).Name != t.spelled(r.Kind).Name {
+		if o := other.named(r.Name); o == nil || *o != r || other.spelled(r.Kind).Name != t.spelled(r.Kind).Name {
 			return false
 		}
 	}
