@@ -74,8 +74,6 @@ func lookupOf(gvk schema.GroupVersionKind) (snapshot.Query, reload.Finder) {
 // awaitServed is WaitForKinds. It returns the mappings with which it found the
 // kinds served, all in one snapshot.
 func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.GroupVersionKind) ([]meta.RESTMapping, error) {
-	var asking sync.WaitGroup
-	defer asking.Wait()
 	asks, cancel := context.WithCancel(ctx)
 	defer cancel()
 	began, backoff, due := m.reloader.Now(), pollBackoff(), time.After(0) // began: when the server was last asked
@@ -93,11 +91,7 @@ func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.Group
 		}
 		select {
 		case <-due:
-			asking.Add(1)
-			go func(age time.Duration) {
-				defer asking.Done()
-				asked <- m.ask(asks, age, gvks)
-			}(age)
+			go func(age time.Duration) { asked <- m.ask(asks, age, gvks) }(age)
 		case a := <-asked:
 			began, err, age = a.began, a.err, backoff.Step()
 			due = m.due(age, a.at) // the answer may be that of others, and old: the period begins with it
@@ -196,7 +190,7 @@ func (m *DynamicRESTMapper) RunWhileServed(
 ) error {
 	for ctx.Err() == nil {
 		served, err := m.awaitServed(ctx, gvks)
-		if err != nil || ctx.Err() != nil {
+		if err != nil {
 			return nil //nolint:nilerr // It fails only when ctx ends.
 		}
 		stopped, err := m.runOnce(ctx, run, served)

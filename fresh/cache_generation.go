@@ -34,7 +34,7 @@ type generation struct {
 	mapping *meta.RESTMapping
 	retired atomic.Bool // it is no longer the present one, or never will be. It stays so
 	forgot  atomic.Bool // ForgetKind has emptied it: nothing that it tells counts, and another one follows. It stays so
-	lost    atomic.Bool // a read has shown that the kind moved or went since this one last listed it
+	lost    atomic.Bool // the kind was known to be gone since this one last listed it
 
 	ctx    context.Context // of start, which writes it
 	cancel func()          // ends it
@@ -275,7 +275,7 @@ func (j *judge) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 	}
 	found, err := j.lw.ListWithContext(ctx, opts)
 	if follow.DoubtOfList(j.g.mapping, found, err) == follow.Contradiction {
-		now, unproven := j.contradicted(ctx, err)
+		now, unproven := j.contradicted(ctx)
 		absent := meta.IsNoMatchError(unproven) || j.g.retired.Load()
 		switch {
 		case err != nil && absent && !j.informer.HasSynced():
@@ -300,7 +300,7 @@ func (j *judge) watch(ctx context.Context, opts metav1.ListOptions) (watch.Inter
 	}
 	watching, err := j.lw.WatchWithContext(ctx, opts)
 	if follow.DoubtOf(err) == follow.Contradiction {
-		_, _ = j.contradicted(ctx, err)
+		_, _ = j.contradicted(ctx)
 	}
 	if err != nil {
 		j.note(err)
@@ -316,7 +316,7 @@ func (j *judge) sift(ctx context.Context, event watch.Event) (watch.Event, bool)
 	}
 	if !j.asking.Swap(true) {
 		j.g.k.c.run(func() {
-			_, _ = j.contradicted(ctx, nil)
+			_, _ = j.contradicted(ctx)
 			j.asking.Store(false)
 		})
 	}
@@ -336,12 +336,9 @@ func (j *judge) keepsOut() bool {
 }
 
 // contradicted is called when an answer contradicts the mapping: an error, or an object in a namespace. It
-// returns what Moved returns. A path that has refused is listed anew at once if the kind is served after all.
-func (j *judge) contradicted(ctx context.Context, refused error) (*meta.RESTMapping, error) {
+// returns what Moved returns.
+func (j *judge) contradicted(ctx context.Context) (*meta.RESTMapping, error) {
 	now, err := j.g.k.c.mapper.Moved(ctx, j.g.mapping, follow.Contradiction)
-	if meta.IsNoMatchError(err) || err == nil && refused != nil {
-		j.g.lost.Store(true)
-	}
 	if j.g.k.now.Load() == j.g {
 		j.g.k.ring()
 	}

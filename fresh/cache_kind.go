@@ -209,7 +209,7 @@ func (k *kind) fill(ctx context.Context, g *generation) (err error) {
 func (k *kind) awaitReady(ctx context.Context, g, old *generation) bool {
 	for wait := 10 * time.Millisecond; !g.ready(old); wait = min(2*wait, pace) {
 		pause(ctx, wait)
-		if g.lost.Load() || !k.isAt(ctx, g) {
+		if !k.isAt(ctx, g) {
 			return false
 		}
 		if err := g.failure(); err != nil {

@@ -45,6 +45,23 @@ func ExampleNewManager() {
 	}
 }
 
+// Who gives no mapper gets one of its own, and follows it.
+func TestWithoutAMapper(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s := newMovingServer(t, inNamespaces)
+		cached, err := newCache(s.Config(), cache.Options{HTTPClient: s.Client()})
+		must(t, err)
+		start(t, cached)
+		live, err := newClient(s.Config(), client.Options{HTTPClient: s.Client()})
+		must(t, err)
+		for _, is := range []struct{ plural, name string }{{"configmaps", "m"}, {"maps", "n"}} {
+			s.change(func() { s.plural, s.names = is.plural, []string{is.name} })
+			s.EndWatches()
+			eventually(t, is.plural, func() bool { return has(cached, "ns") == (is.name == "n") && has(live, "ns") == (is.name == "n") })
+		}
+	})
+}
+
 // Managers and clusters make parts that follow, the manager's API reader too, and take those that the program makes.
 func TestManagersAndClusters(t *testing.T) {
 	s := newMovingServer(t, inNamespaces)

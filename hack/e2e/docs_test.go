@@ -66,8 +66,7 @@ func TestDocumentsLinks(t *testing.T) {
 	}
 }
 
-// The whole programs in the documents compile, with the provider as they stand,
-// and are as gofmt would have them.
+// The whole programs in the documents compile, with the provider as they stand, and are as gofmt has them.
 func TestDocumentsPrograms(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -111,8 +110,7 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
-// Each example has a manifest that an API server takes, whose flags the program knows. The
-// program ends with an error if it can't go on.
+// Each example has a manifest that an API server takes, with flags that the program knows, and ends with an error if it must.
 func TestDeploy(t *testing.T) {
 	t.Parallel()
 	server, _ := startServer(t.Context(), t)

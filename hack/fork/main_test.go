@@ -17,8 +17,7 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// asCommand makes the test binary be the command, with the stand-in sources, so
-// that tests can send it signals.
+// asCommand makes the test binary be the command, with the stand-in sources: so tests can send it signals.
 const asCommand = "FORK_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -72,8 +71,7 @@ func (a atBuild) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A run that is interrupted says so, and leaves all as it was. What one leaves that is killed,
-// the next run clears away.
+// An interrupted run says so, and leaves all as it was. What a killed one leaves, the next run clears away.
 func TestSignals(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -115,8 +113,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// -o writes a tree into a new folder or an empty one, has nothing to do if it is there already,
-// and takes over what changes. The tree has what a program compiles, or all with -full.
+// -o writes a tree, of what a program compiles or with -full of all, into a new or empty folder, or takes over changes.
 func TestTree(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "tree")
 	command.Says(t, "-o "+dir, "done: "+dir+" holds "+tree.Module+" "+tree.Newest())
@@ -195,8 +192,7 @@ func TestTreeRefuses(t *testing.T) {
 	}
 }
 
-// The real sources, in a program that uses as little of controller-runtime as possible: its own
-// go.sum must suffice for what our code imports.
+// The real sources in a program that uses little of controller-runtime: its go.sum must suffice for what we import.
 func TestRealSources(t *testing.T) {
 	dir := forktest.Program(t, "sigs.k8s.io/controller-runtime/pkg/client", "_, _ = client.New(nil, client.Options{})")
 	var said bytes.Buffer

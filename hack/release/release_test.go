@@ -72,8 +72,7 @@ func git(t *testing.T, dir, line string) string {
 
 const allRefs = "for-each-ref --format=%(refname)=%(objectname)"
 
-// The same sources give the same objects, whoever runs it, wherever and when, in a new folder
-// or in a clone of a repository that has nothing yet, as a git host makes it.
+// The same sources give the same objects, whoever runs it, in a new folder or in the clone of an empty repository.
 func TestReproducible(t *testing.T) {
 	first, _ := published(t, "v0.24..v0.25")
 	for name, value := range map[string]string{"TZ": "Asia/Tokyo", "GIT_AUTHOR_NAME": "somebody else", "GIT_COMMITTER_DATE": "2001-02-03T04:05:06Z"} {
@@ -97,8 +96,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// The first commit is upstream's tree, byte for byte; ours is on top, with the notes as README
-// and without upstream's automation.
+// The first commit is upstream's tree, byte for byte; ours is on top: the notes as README, no automation of upstream's.
 func TestCommits(t *testing.T) {
 	o := request(t, filepath.Join(t.TempDir(), "fork"), "v0.25")
 	if said, want := made(t, o), "then, in your program: go get "+tree.Module+"@v0.25.2 && go mod edit -replace="+tree.Module+"="+home+"@v0.25.2-fresh.1 &&"; !strings.Contains(said, want) {
@@ -141,8 +139,7 @@ func TestCommits(t *testing.T) {
 // newer is another mapper than that of request.
 var newer = forktest.Edited("apiutil/fresh_test.go", "package apiutil_test\n")
 
-// Only a line whose newest tag holds something else gets an edition: one more commit, the next
-// tag, and notes. The tags' own names in the trees are no difference.
+// Only a line whose newest tag holds something else, but for the tag's name, gets one more commit, the next tag and notes.
 func TestOnlyWhatIsNew(t *testing.T) {
 	dir, o := published(t, "v0.25")
 	o.notes = filepath.Join(t.TempDir(), "notes")
@@ -192,8 +189,7 @@ func TestOnlyWhatIsNew(t *testing.T) {
 	}
 }
 
-// What would lose somebody's work, or publish what was not tested, is refused in one line, and
-// the repository stays as it is.
+// What would lose work, or publish what was not tested, is refused in one line, and the repository stays as it is.
 func TestRefuses(t *testing.T) {
 	dir, _ := published(t, "v0.25")
 	write := func(name string) func(*testing.T, string) {
@@ -245,8 +241,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// "go run .../hack/fork@version" works without a checkout: nothing in go.mod
-// forbids it (a replace or an exclude would), and the sources are inside the tool.
+// "go run .../hack/fork@version" works without a checkout: no replace in go.mod forbids it, and the tool has the sources.
 func TestRunAtVersion(t *testing.T) {
 	const version = "v0.99.0"
 	repository, root := filepath.Join(t.TempDir(), "freshmapper"), filepath.Join("..", "..")
@@ -272,8 +267,7 @@ func TestRunAtVersion(t *testing.T) {
 	}
 }
 
-// A program gets the real sources through a module proxy. The test checks what "go
-// get" gets from the tag, what is built, and what is verified.
+// A program gets the real sources from the tag through a module proxy: what "go get" gets, builds and verifies.
 func TestConsumed(t *testing.T) {
 	repository := filepath.Join(t.TempDir(), "fork")
 	r := request(t, repository, "v0.24..v0.25")
@@ -309,9 +303,8 @@ func consume(t *testing.T, repository, module, version string) {
 	}
 }
 
-// hosted makes the go command get a module of that host and owner from a git repository in a
-// folder, into a module cache of this test. All else it gets from the module cache of the machine
-// and, where that has it not, as before. hosted returns the test's module cache.
+// hosted makes the go command get a module from a git repository in a folder, and all else from the machine's module
+// cache or as before. It returns the module cache of this test.
 func hosted(t *testing.T, repository, module string) (cache string) {
 	t.Helper()
 	env := strings.Fields(forktest.Run(t, repository, "go", "env", "GOMODCACHE", "GOPROXY"))

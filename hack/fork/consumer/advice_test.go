@@ -44,8 +44,7 @@ func TestDockerignore(t *testing.T) {
 	}
 }
 
-// The tool names each file that hides the tree, with the lines that bring the tree
-// back. After they are added, it names nothing, and an undo names them again.
+// The tool names each file that hides the tree, with the lines that bring it back, until they are added or undone.
 func TestAdvice(t *testing.T) {
 	dir := forked(t)
 	forktest.Write(t, dir, ".gitignore", "bin/\nthird_party/\n*.mod\n")
@@ -147,8 +146,7 @@ func TestWorkspaceSibling(t *testing.T) {
 	}
 }
 
-// A Makefile may install setup-envtest in the version of what replaces
-// controller-runtime, as kubebuilder's does. The line that is advised gives it the right one.
+// Kubebuilder's Makefile installs setup-envtest in the version of the replacement. The advised line gives the right one.
 func TestMakefileThatAsksForTheReplacement(t *testing.T) {
 	const asks = `ENVTEST_VERSION ?= $(shell go list -m -f '{{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}' sigs.k8s.io/controller-runtime`
 	const show = ")\nshow:\n\t@echo \"$(ENVTEST_VERSION)\"\n"
@@ -177,8 +175,7 @@ func TestMakefileThatAsksForTheReplacement(t *testing.T) {
 	}
 }
 
-// A vendor folder is made from the fork. An update names what makes it anew, and so does the
-// check of one that nobody made anew: the go command does not mind.
+// A vendor folder is made from the fork. An update, and the check of an old one, name what makes it anew.
 func TestVendored(t *testing.T) {
 	dir, newer := forked(t), with(forktest.Newer())
 	advice := "run in " + dir + ":\n              go mod vendor\n"
@@ -205,10 +202,8 @@ func TestVendored(t *testing.T) {
 	forktest.Clean(t, dir)
 }
 
-// A project as kubebuilder scaffolds it: its make targets write the same files
-// with the fork as without, and leave the tree alone. controller-gen walks every
-// go.mod below the project, so it sees the tree, too. What the advised lines let into an image
-// builds there.
+// The make targets of a kubebuilder project write the same files with the fork as without, and leave the tree alone,
+// which controller-gen sees, too. What the advised lines let into an image builds there.
 func TestKubebuilderProject(t *testing.T) {
 	tools, real := t.TempDir(), func(r *Request) { r.Ours = freshmapper.Source }
 	for _, version := range []string{"v0.19.0", "v0.23.0"} {
