@@ -153,8 +153,7 @@ func (s *storyStage) changeCache(how string) {
 	}
 }
 
-// quietly keeps client-go from handling errors: it pauses while it holds a mutex, which hangs a
-// bubble.
+// quietly keeps client-go from handling errors: it pauses while it holds a mutex, which hangs a bubble.
 func quietly(t *testing.T) {
 	handlers := utilruntime.ErrorHandlers
 	utilruntime.ErrorHandlers = nil

@@ -146,9 +146,8 @@ var (
 	faultAbsent   = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Absent"}
 )
 
-// TestFaultIsNeverNoMatch meets each fault with each form of lookup, at each stage, on both
-// kinds of server: never NoMatch for what the fault hid, what is known is served,
-// and the first lookup after the fault is right again.
+// TestFaultIsNeverNoMatch meets each fault with each form of lookup, at each stage, on both kinds of server: never
+// NoMatch for what the fault hid, what is known is served, and the first lookup after the fault is right again.
 func TestFaultIsNeverNoMatch(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) }) // after the parallel ones
@@ -298,8 +297,7 @@ func asBody(contentType, body string) fakeapi.Fault {
 	return echo(404, contentType, func(string) string { return body })
 }
 
-// notFounds are answers with code 404 that do not come from an API server, or that do not
-// say what it serves.
+// notFounds are answers with code 404 that do not come from an API server, or that do not say what it serves.
 func notFounds() map[string]fakeapi.Fault {
 	const page = "<!DOCTYPE html>\n<title>404</title>"
 	status := asStatus("the server could not find the requested resource")

@@ -78,8 +78,7 @@ func ExampleDynamicRESTMapper_RunWhileServed() {
 //
 //	mgr, err := ctrl.NewManager(cfg, ctrl.Options{MapperProvider: provider})
 //
-// A RefreshInterval has an effect once the mapper was started. The manager does
-// that, if it is told:
+// A RefreshInterval has an effect once the mapper was started. The manager does that, if it is told:
 //
 //	err = mgr.Add(mgr.GetRESTMapper().(*apiutil.DynamicRESTMapper))
 func ExampleDynamicRESTMapperProvider() {
@@ -161,8 +160,7 @@ func ExampleDynamicRESTMapper_Subscribe() {
 	// Added Gadget
 }
 
-// A program that makes a client for each piece of work asks the fleet for the mapper. The
-// server is read once.
+// A program that makes a client for each piece of work asks the fleet for the mapper. The server is read once.
 func ExampleFleet_For() {
 	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{})
 	server := fakeapi.New(widgets)

@@ -46,8 +46,7 @@ func (f *fleetTest) new(t *testing.T) *apiutil.DynamicRESTMapper {
 	return must(f.Provider("")(f.server.Config(), f.server.Client())).(*apiutil.DynamicRESTMapper)
 }
 
-// join engages a cluster until leave is called, which returns when the engagement has
-// ended.
+// join engages a cluster until leave is called, which returns when the engagement has ended.
 func (f *fleetTest) join(t *testing.T, cluster string, m meta.RESTMapper) (leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -84,8 +84,7 @@ func allAtOnce(n int, lookup func(i int)) time.Duration {
 	return time.Since(start)
 }
 
-// A flightLog fails the test if two requests for one path are under way at once: one read of the
-// server is one flight.
+// A flightLog fails the test if two requests for one path are under way at once: one read of the server is one flight.
 type flightLog struct {
 	next     http.RoundTripper
 	t        *testing.T
@@ -109,10 +108,9 @@ func newMapperOfFlights(t *testing.T, server *fakeapi.Server) *apiutil.DynamicRE
 
 var typical = schema.GroupVersionKind{Group: "g0001.example.com", Version: "v1", Kind: "Kind0001A"}
 
-// Lookups at once share their reads, and those in different groups do not wait for each other. A
-// read that was under way when a lookup began is too old for it. It waits for that, and shares the
-// next one with all others: each path that a lookup alone asks for is asked for twice at most, and
-// it takes twice as long at most.
+// Lookups at once share their reads, and those in different groups do not wait for each other. A read that was under
+// way when a lookup began is too old for it. It waits for that, and shares the next one with all others: each path that
+// a lookup alone asks for is asked for twice at most, and it takes twice as long at most.
 func TestLookupsAtOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		n                 int
@@ -180,8 +178,7 @@ func requestsByPath(server *fakeapi.Server) map[string]int {
 	return counts
 }
 
-// What a lookup in many groups holds while it reads them grows with their number, and not
-// with its square.
+// What a lookup in many groups holds while it reads them grows with their number, and not with its square.
 func TestLookupInManyGroupsHoldsLittle(t *testing.T) {
 	const groups, most = 4000, 40 << 20
 	heap := func() uint64 {

@@ -221,8 +221,7 @@ func fakeVersion(name string, kinds ...string) fakeapi.Version {
 	return v
 }
 
-// lookup asks for a kind or resource in the way that what names. A lookup by resource takes
-// one version at most.
+// lookup asks for a kind or resource in the way that what names. A lookup by resource takes one version at most.
 func lookup(ctx context.Context, m *apiutil.DynamicRESTMapper, what, group, name string, versions ...string) (string, error) {
 	gk := schema.GroupKind{Group: group, Kind: name}
 	gvr := schema.GroupVersionResource{Group: group, Version: strings.Join(versions, ","), Resource: name}
@@ -263,9 +262,8 @@ func (f lookupForm) ask(ctx context.Context, m *apiutil.DynamicRESTMapper) (stri
 	return lookup(ctx, m, f.what, f.group, f.subject, strings.Fields(f.version)...)
 }
 
-// lookupForms lists the ways to ask for a namespaced kind of fakeVersion's: all
-// seven lookups, with and without what may be left out. The kind must be served
-// in no other group, and in no better version of its own.
+// lookupForms lists the ways to ask for a namespaced kind of fakeVersion's: all seven lookups, with and without what
+// may be left out. The kind must be served in no other group, and in no better version of its own.
 func lookupForms(gvk schema.GroupVersionKind) []lookupForm {
 	singular := strings.ToLower(gvk.Kind)
 	gvr := gvk.GroupVersion().WithResource(singular + "s")

@@ -401,8 +401,7 @@ func TestErrorsDoNotShowCredentials(t *testing.T) {
 	}
 }
 
-// wantSilence looks up something that does not exist, and searches the errors for
-// secrets.
+// wantSilence looks up something that does not exist, and searches the errors for secrets.
 func wantSilence(t *testing.T, m meta.RESTMapper, secrets ...string) {
 	t.Helper()
 	_, versioned := m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Absent"}, "v1")
@@ -445,8 +444,7 @@ func TestNamesDoNotRepeatTheToken(t *testing.T) {
 	})
 }
 
-// An error of a transport may have credentials in it that it sent elsewhere. What else it says
-// is shown.
+// An error of a transport may have credentials in it that it sent elsewhere. What else it says is shown.
 func TestErrorsOfTransportsDoNotShowCredentials(t *testing.T) {
 	const secret = "eyJhbGciOiJSUzI1NiJ9"
 	for _, text := range []string{

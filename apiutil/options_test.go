@@ -42,8 +42,7 @@ func TestConstructorsDoNothing(t *testing.T) {
 	wantRequests(t, server, "constructors, and resets")
 }
 
-// What cannot be is refused, whoever makes the mapper. A host that is no URL is named without its user and
-// password.
+// What cannot be is refused, whoever makes the mapper. A host that is no URL is named without its user and password.
 func TestArgumentsThatCannotBe(t *testing.T) {
 	cfg, client := &rest.Config{Host: "http://fake.invalid"}, &http.Client{}
 	type options = apiutil.DynamicRESTMapperOptions
@@ -160,8 +159,7 @@ func (c callback) Miss(string) { c() }
 
 func (c callback) Served(uint64, int, int, time.Time) { c() }
 
-// A callback may ask the mapper anything. It may even make a lookup that misses, which
-// has to read the server.
+// A callback may ask the mapper anything. It may even make a lookup that misses, which has to read the server.
 func TestCallbacksMayMiss(t *testing.T) {
 	for name, ask := range map[string][]string{
 		"a version":     {"kind", lateKind.Group, lateKind.Kind, "v1"},
@@ -270,8 +268,7 @@ func TestReportThatHangs(t *testing.T) {
 	})
 }
 
-// A callback that panics, or ends its goroutine as t.FailNow does, ends none of those behind it. A panic is
-// reported.
+// A callback that panics, or ends its goroutine as t.FailNow does, ends none of those behind it. A panic is reported.
 func TestCallbackThatPanics(t *testing.T) {
 	for name, fail := range map[string]func(){"panic": func() { panic("broken") }, "Goexit": runtime.Goexit} {
 		panics := countPanics(t)

@@ -102,8 +102,7 @@ func (m *recordedMetrics) said() (last time.Time, watching bool) {
 	return m.last, m.watching
 }
 
-// take returns the lines so far, misses last: they come from another goroutine
-// than the rest.
+// take returns the lines so far, misses last: they come from another goroutine than the rest.
 func (m *recordedMetrics) take() (lines []string) {
 	synctest.Wait()
 	m.mu.Lock()

@@ -27,9 +27,8 @@ import (
 
 var rewriteScripts = flag.Bool("rewrite", false, "write what the scripts in testdata print into them")
 
-// TestStories plays the scripts in testdata/stories and testdata/requests: each command must
-// print what the script has after its arrow, and the requests below it if these are shown. The
-// READMEs beside them list the commands.
+// TestStories plays the scripts in testdata/stories and testdata/requests: each command must print what the script has
+// after its arrow, and the requests below it if these are shown. The READMEs beside them list the commands.
 func TestStories(t *testing.T) {
 	quietly(t)
 	paths, err := filepath.Glob(filepath.Join("testdata", "*", "*.txt"))
@@ -91,8 +90,7 @@ func storySteps(line int, story string) (steps []storyStep) {
 	return steps
 }
 
-// storyDifference shows the steps that print something else than the script has, those that come
-// first, in two columns.
+// storyDifference shows the steps that print something else than the script has, those that come first, in two columns.
 func storyDifference(path string, line int, want, got string) string {
 	var text strings.Builder
 	differ, steps := 0, storySteps(line, got)
@@ -163,8 +161,7 @@ func storyTurns(story string) int {
 	return turns
 }
 
-// A storyStage is a server, a mapper of it, what a story has made of them, and all that may go
-// on in the background.
+// A storyStage is a server, a mapper of it, what a story has made of them, and all that may go on in the background.
 type storyStage struct {
 	t           *testing.T
 	forms       fakeapi.Forms

@@ -237,8 +237,7 @@ func TestNoDocumentCostsMinutes(t *testing.T) {
 	}
 }
 
-// decodeAll decodes data as every kind of document, and uses the result as a mapper
-// would.
+// decodeAll decodes data as every kind of document, and uses the result as a mapper would.
 func decodeAll(data []byte) {
 	core, coreErr := decodeBulk(data, corePath)
 	named, namedErr := decodeBulk(data, namedPath)
@@ -263,8 +262,7 @@ func use(core, named *half) {
 	}
 }
 
-// No document makes a decoder panic, or hang. Run it with -fuzz to look further
-// than at the seeds.
+// No document makes a decoder panic, or hang. Run it with -fuzz to look further than at the seeds.
 func FuzzDecode(f *testing.F) {
 	server := fakeapi.New(oddities()...)
 	server.SetForms(fakeapi.Forms{V2: true, V2beta1: true, Protobuf: true})

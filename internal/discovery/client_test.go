@@ -248,8 +248,7 @@ func (r *results) Increment(_ context.Context, code, method, host string) {
 	*r = append(*r, method+" "+host+" "+code)
 }
 
-// Names that are no names of groups or versions are not served, and no request
-// goes astray for them.
+// Names that are no names of groups or versions are not served, and no request goes astray for them.
 func TestNamesThatAreNoneAreNotAskedFor(t *testing.T) {
 	server, via := newServer(fakeapi.Typical(1, 1, 1)...)
 	c := newClient(t, via)

@@ -158,8 +158,7 @@ func TestAuditIDs(t *testing.T) {
 	}
 }
 
-// A document's ETag is a hash of what it says, whatever its encoding, and only exactly that is
-// answered with 304.
+// A document's ETag is a hash of what it says, whatever its encoding, and only exactly that is answered with 304.
 func TestETag(t *testing.T) {
 	s := New(sample()...)
 	etag := get(t, s, "/apis", v2JSON, "").Header.Get("ETag")

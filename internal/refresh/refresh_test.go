@@ -18,8 +18,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// A recorder is a refresh that notes when it was called. A call lasts for takes, and
-// fails while fails is set.
+// A recorder is a refresh that notes when it was called. A call lasts for takes, and fails while fails is set.
 type recorder struct {
 	takes time.Duration
 	fails atomic.Bool
@@ -77,9 +76,8 @@ func inLoop(t *testing.T, interval time.Duration, r *recorder, test func(t *test
 	})
 }
 
-// A ring is answered 200 ms later, or up to 1.1 s after that, and once for several; the answer
-// to the next one keeps a distance of a second. A ring while a refresh is under way may be about
-// what that has missed.
+// A ring is answered 200 ms later, or up to 1.1 s after that, and once for several; the answer to the next one keeps a
+// distance of a second. A ring while a refresh is under way may be about what that has missed.
 func TestRingIsAnsweredOnceAndSoon(t *testing.T) {
 	for name, test := range map[string]struct{ takes, pause, answer time.Duration }{
 		"at once":          {0, 0, spacing},
@@ -105,6 +103,17 @@ func TestRingIsAnsweredOnceAndSoon(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An interval counts from the beginning of a refresh.
+func TestIntervalsAreKept(t *testing.T) {
+	r := &recorder{takes: 20 * time.Second}
+	inLoop(t, time.Minute, r, func(t *testing.T, _ *Doorbell, start time.Time) {
+		time.Sleep(time.Hour)
+		if n := len(r.since(start)); n < 60 {
+			t.Errorf("%d refreshes in an hour, want one a minute at least", n)
+		}
+	})
 }
 
 // Whatever rings, and whenever: events, their echoes, the interval and watches that open again

@@ -39,9 +39,8 @@ const (
 	crds     = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 )
 
-// Whatever answers the first list or the first watches get, the next watch begins where the
-// last one ended. If that place is lost it begins with a list, and rings the bell. A line is
-// logged if something is wrong.
+// Whatever answers the first list or the first watches get, the next watch begins where the last one ended. If that
+// place is lost it begins with a list, and rings the bell. A line is logged if something is wrong.
 func TestWatcherTriesAgain(t *testing.T) {
 	ends := func(body string) answer { return answer{body: body, end: io.EOF} }
 	const resumed, anew = "list, watch from 5, watch from 6", "list, watch from 5, list, watch from 5"
@@ -154,9 +153,8 @@ func TestWatcherIsNoStorm(t *testing.T) {
 	}
 }
 
-// A watch is given up after 10 minutes and a half at most, whether the server ends it when it
-// was asked to or has died without a word. The next one begins where it ended, at once if the
-// server ended it, and rings nobody.
+// A watch is given up after 10 minutes and a half at most, whether the server ends it when it was asked to or has died
+// without a word. The next one begins where it ended, at once if the server ended it, and rings nobody.
 func TestWatchesLastForMinutes(t *testing.T) {
 	for name, watch := range map[string]answer{"ended": {body: bookmark, end: io.EOF, lasts: true}, "silent": {body: bookmark}} {
 		whileWatching(t, nil, []answer{watch}, func(t *testing.T, w *watcherTest) {
@@ -176,9 +174,8 @@ func TestWatchesLastForMinutes(t *testing.T) {
 	}
 }
 
-// A list takes no more memory than its bound, however many objects are in it; one that is larger
-// is refused. A stream of events that never ends leaves the heap as it is, and is read with pauses,
-// so that it costs no busy processor.
+// A list takes no more memory than its bound, however many objects are in it; one that is larger is refused. A stream
+// of events that never ends leaves the heap as it is, and is read with pauses, so that it costs no busy processor.
 func TestWatchesTakeLittleMemory(t *testing.T) {
 	listOf := func(size int) []answer {
 		body := list + `"metadata":{"resourceVersion":"5"},"items":[` + strings.Repeat("{},", size/3) + "{}]}"
@@ -208,9 +205,8 @@ func TestWatchesTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// A transport may go on after its request was cancelled. When its context ends, the watcher gives up
-// what is stuck. An opening that is stuck is given up after RequestTimeout, and a body soon after the
-// watch should have ended.
+// A transport may go on after its request was cancelled. When its context ends, the watcher gives up what is stuck. An
+// opening that is stuck is given up after RequestTimeout, and a body soon after the watch should have ended.
 func TestStuckWatch(t *testing.T) {
 	for _, where := range []string{"list opening", "list reading", "watch opening", "watch reading", "watch closing", "watch reading and closing"} {
 		for _, heals := range []bool{false, true} {

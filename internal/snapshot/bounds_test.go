@@ -109,8 +109,7 @@ func TestRareFormsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// Verbs are a set: order and repetition make no difference, and what is no verb of an API
-// server is left out.
+// Verbs are a set: order and repetition make no difference, and what is no verb of an API server is left out.
 func TestVerbsAreASet(t *testing.T) {
 	verbs := strings.Fields("watch get dance update proxy patch list get deletecollection delete create")
 	var all Verbs

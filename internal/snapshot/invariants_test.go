@@ -203,9 +203,8 @@ func TestRandomSequencesKeepInvariants(t *testing.T) {
 	}
 }
 
-// checkAnswers compares random answers with client-go's, and with those before. No answer moves without
-// the generation, also by order alone: but that of a version that was listed, and is read for the
-// first time.
+// checkAnswers compares random answers with client-go's, and with those before. No answer moves without the generation,
+// also by order alone: but that of a version that was listed, and is read for the first time.
 func (q *sequence) checkAnswers(before *Snapshot) error {
 	doc := q.asDocument()
 	library := restmapper.NewDiscoveryRESTMapper(doc)

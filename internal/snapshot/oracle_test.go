@@ -201,9 +201,8 @@ func (s *Snapshot) indexed() *Snapshot {
 	return s
 }
 
-// mostTries is how often the library is asked until it answers as we do. For a fully qualified
-// resource it takes the first resource that it meets in a Go map, of which the name is the
-// plural or the singular.
+// mostTries is how often the library is asked until it answers as we do. For a fully qualified resource it takes the
+// first resource that it meets in a Go map, of which the name is the plural or the singular.
 const mostTries = 1000
 
 // compare puts q to the library, and to a snapshot with its index of names and without it. It
@@ -236,9 +235,8 @@ const (
 	queriesPerDocument = 80
 )
 
-// compareRandom compares on random documents. It returns the first disagreement, and of each method
-// how many queries were put and how many found something. What is found in a document that was read
-// whole must be current.
+// compareRandom compares on random documents. It returns the first disagreement, and of each method how many queries
+// were put and how many found something. What is found in a document that was read whole must be current.
 func compareRandom(d dice, documents int) (asked, found [len(lookups)]int, err error) {
 	for range documents {
 		doc := randomDocument(d).servable()

@@ -65,8 +65,7 @@ func randomDocument(d dice) document {
 	return doc
 }
 
-// servable is d without the resources that claim a name of another one of their version, or the
-// name of a list.
+// servable is d without the resources that claim a name of another one of their version, or the name of a list.
 func (d document) servable() document {
 	for _, g := range d {
 		for version, resources := range g.VersionedResources {
