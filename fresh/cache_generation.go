@@ -276,9 +276,8 @@ func (j *judge) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 	found, err := j.lw.ListWithContext(ctx, opts)
 	if follow.DoubtOfList(j.g.mapping, found, err) == follow.Contradiction {
 		now, unproven := j.contradicted(ctx)
-		absent := meta.IsNoMatchError(unproven) || j.g.retired.Load()
 		switch {
-		case err != nil && absent && !j.informer.HasSynced():
+		case err != nil && meta.IsNoMatchError(unproven) && !j.informer.HasSynced():
 			return empty, nil
 		case err == nil && (now != nil || unproven != nil || j.keepsOut()):
 			err = j.expired()

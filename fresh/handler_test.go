@@ -33,12 +33,12 @@ type tally struct {
 
 	busy  atomic.Int32
 	mu    sync.Mutex
-	has   map[string]bool
+	has   map[string]any // each object as it was told last
 	log   []string
 	wrong []string // what must not have been told
 }
 
-func (h *tally) note(what string, obj any, initial bool) {
+func (h *tally) note(what string, old, obj any, initial bool) {
 	defer h.busy.Add(-1)
 	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj
@@ -49,13 +49,14 @@ func (h *tally) note(what string, obj any, initial bool) {
 	if h.busy.Add(1) > 1 {
 		said += " beside another call"
 	}
-	if h.log = append(h.log, said); h.has[key] == (what == "add") || h.busy.Load() > 1 {
+	was := h.has[key]
+	if h.log = append(h.log, said); (was != nil) == (what == "add") || what == "update" && was != old || h.busy.Load() > 1 {
 		h.wrong = append(h.wrong, said)
 	}
 	if h.has == nil {
-		h.has = map[string]bool{}
+		h.has = map[string]any{}
 	}
-	if h.has[key] = true; what == "delete" {
+	if h.has[key] = obj; what == "delete" {
 		delete(h.has, key)
 	}
 	h.mu.Unlock()
@@ -64,9 +65,9 @@ func (h *tally) note(what string, obj any, initial bool) {
 	}
 }
 
-func (h *tally) OnAdd(obj any, initial bool) { h.note("add", obj, initial) }
-func (h *tally) OnUpdate(_, obj any)         { h.note("update", obj, false) }
-func (h *tally) OnDelete(obj any)            { h.note("delete", obj, false) }
+func (h *tally) OnAdd(obj any, initial bool) { h.note("add", nil, obj, initial) }
+func (h *tally) OnUpdate(old, obj any)       { h.note("update", old, obj, false) }
+func (h *tally) OnDelete(obj any)            { h.note("delete", nil, obj, false) }
 
 // keys are those of the objects that there are.
 func (h *tally) keys() string {

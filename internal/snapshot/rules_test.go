@@ -196,6 +196,8 @@ func (h *history) tell(command string, args []string) (string, error) {
 		return strings.TrimSpace(textOf(slices.Concat(differing...)) + " | " + textOf(dropped)), nil
 	case "overlaid":
 		return fmt.Sprint(h.overlaid()), nil
+	case "moved":
+		return fmt.Sprint(h.Generation() != h.before.Generation()), nil
 	case "changes":
 		for _, c := range Diff(h.before, h.Snapshot) {
 			kind := c.Mapping.GroupVersionKind
