@@ -158,6 +158,11 @@ func TestByObject(t *testing.T) {
 		m := s.mapper(t, apiutil.DynamicRESTMapperOptions{})
 		counted, opts := learning{honest{m}, &atomic.Int32{}, func(int32) bool { return false }}, options()
 		opts.Mapper = counted
+		heal := s.SetFault(fakeapi.Discovery(), fakeapi.Status(503, 0))
+		if _, err := newCache(s.Config(), cache.Options{HTTPClient: s.Client(), ByObject: opts.ByObject}); err == nil || meta.IsNoMatchError(err) {
+			t.Errorf("made in an outage: %v, want the server's error", err)
+		}
+		heal()
 		c, _ := s.caching(t, opts)
 		eventually(t, "the object", func() bool { return has(c, "ns") })
 		before, _ := counted.lookups.Load(), said.take()
