@@ -78,8 +78,7 @@ func TestCapturedDocuments(t *testing.T) {
 	}
 }
 
-// compare compares a mapper with client-go's of the same groups: answers, and the verbs that
-// subscribers are told.
+// compare compares a mapper with client-go's of the same groups: answers, and the verbs that subscribers are told.
 func compare(t *testing.T, ours *apiutil.DynamicRESTMapper, groups []*restmapper.APIGroupResources) {
 	theirs, resources := restmapper.NewDiscoveryRESTMapper(groups), 0
 	verbs, told := map[schema.GroupVersionKind][]string{}, map[schema.GroupVersionKind][]string{}

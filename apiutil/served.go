@@ -190,7 +190,7 @@ func (m *DynamicRESTMapper) RunWhileServed(
 ) error {
 	for ctx.Err() == nil {
 		served, err := m.awaitServed(ctx, gvks)
-		if err != nil {
+		if err != nil || ctx.Err() != nil {
 			return nil //nolint:nilerr // It fails only when ctx ends.
 		}
 		stopped, err := m.runOnce(ctx, run, served)

@@ -34,7 +34,7 @@ type generation struct {
 	mapping *meta.RESTMapping
 	retired atomic.Bool // it is no longer the present one, or never will be. It stays so
 	forgot  atomic.Bool // ForgetKind has emptied it: nothing that it tells counts, and another one follows. It stays so
-	lost    atomic.Bool // the kind was known to be gone since this one last listed it
+	lost    atomic.Bool // a read has shown that the kind moved or went since this one last listed it
 
 	ctx    context.Context // of start, which writes it
 	cancel func()          // ends it
@@ -86,7 +86,7 @@ func (g *generation) end() {
 		return
 	}
 	g.k.c.run(func() {
-		ctx, cancel := context.WithTimeout(g.ctx, patience) // a handler may block for ever
+		ctx, cancel := context.WithTimeout(g.ctx, 3*patience) // a reflector rests for up to 60 s; a handler may block for ever
 		defer cancel()
 		_ = toolscache.WaitForCacheSync(ctx.Done(), g.synced) && toolscache.WaitForCacheSync(ctx.Done(), g.toldAll)
 		g.cancel()
@@ -266,8 +266,8 @@ func (j *judge) note(err error) {
 func (j *judge) failure() error { return ptr.Deref(j.failed.Load(), nil) }
 
 // list lists. Who waits for an informer that can get no objects would wait for ever. So the first list is
-// empty if the generation is retired, or if a read that began after the server has refused the list shows
-// that the kind is not served.
+// empty if the generation is retired, or if it is the present one and a read that began after the server has
+// refused the list shows that the kind is not served. One that may become the present one must not begin so.
 func (j *judge) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	empty := &metav1.PartialObjectMetadataList{}
 	if j.g.retired.Load() && !j.informer.HasSynced() {
@@ -275,9 +275,9 @@ func (j *judge) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 	}
 	found, err := j.lw.ListWithContext(ctx, opts)
 	if follow.DoubtOfList(j.g.mapping, found, err) == follow.Contradiction {
-		now, unproven := j.contradicted(ctx)
+		now, unproven := j.contradicted(ctx, err)
 		switch {
-		case err != nil && meta.IsNoMatchError(unproven) && !j.informer.HasSynced():
+		case err != nil && meta.IsNoMatchError(unproven) && j.g.k.now.Load() == j.g && !j.informer.HasSynced():
 			return empty, nil
 		case err == nil && (now != nil || unproven != nil || j.keepsOut()):
 			err = j.expired()
@@ -299,7 +299,7 @@ func (j *judge) watch(ctx context.Context, opts metav1.ListOptions) (watch.Inter
 	}
 	watching, err := j.lw.WatchWithContext(ctx, opts)
 	if follow.DoubtOf(err) == follow.Contradiction {
-		_, _ = j.contradicted(ctx)
+		_, _ = j.contradicted(ctx, err)
 	}
 	if err != nil {
 		j.note(err)
@@ -315,7 +315,7 @@ func (j *judge) sift(ctx context.Context, event watch.Event) (watch.Event, bool)
 	}
 	if !j.asking.Swap(true) {
 		j.g.k.c.run(func() {
-			_, _ = j.contradicted(ctx)
+			_, _ = j.contradicted(ctx, nil)
 			j.asking.Store(false)
 		})
 	}
@@ -335,9 +335,12 @@ func (j *judge) keepsOut() bool {
 }
 
 // contradicted is called when an answer contradicts the mapping: an error, or an object in a namespace. It
-// returns what Moved returns.
-func (j *judge) contradicted(ctx context.Context) (*meta.RESTMapping, error) {
+// returns what Moved returns. A path that has refused is listed anew at once if the kind is served after all.
+func (j *judge) contradicted(ctx context.Context, refused error) (*meta.RESTMapping, error) {
 	now, err := j.g.k.c.mapper.Moved(ctx, j.g.mapping, follow.Contradiction)
+	if meta.IsNoMatchError(err) || err == nil && refused != nil {
+		j.g.lost.Store(true)
+	}
 	if j.g.k.now.Load() == j.g {
 		j.g.k.ring()
 	}

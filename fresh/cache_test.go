@@ -28,9 +28,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// Caches follow a kind there and back, with their indexes and handlers. A watch that is
-// still open at the old path shows them the way. A cache of several namespaces sees nothing
-// of any other.
+// Caches follow a kind there and back, with their indexes and handlers. A watch that is still open at the old path
+// shows them the way. A cache of several namespaces sees nothing of any other.
 func TestCachesFollow(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		s := newMovingServer(t, ofCluster)
@@ -259,6 +258,55 @@ func TestKindThatIsRecreated(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if log := h.told(); len(log) > 0 {
 			t.Errorf("what the reflector had listed was told again: %q", log)
+		}
+	})
+}
+
+// A path that has refused while the kind is served is listed anew at once, however long a reflector pauses.
+func TestPathThatRefusesForAMoment(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s, h := newMovingServer(t, inNamespaces), &tally{}
+		c, _ := s.caching(t, cache.Options{})
+		handle(t, c, "typed", h)
+		for _, is := range []struct {
+			fault       fakeapi.Fault
+			lasts, rest time.Duration
+		}{{fakeapi.Status(503, 0), 10 * time.Minute, 70 * time.Second}, {fakeapi.NotFound(), 20 * time.Millisecond, 3 * time.Second}} {
+			heal := s.SetFault(fakeapi.Objects("", "list", "watch"), is.fault)
+			s.EndWatches()
+			time.Sleep(is.lasts)
+			heal()
+			s.change(func() { s.names = []string{is.lasts.String()} })
+			time.Sleep(is.rest)
+		}
+		if got := h.keys(); got != "ns/20ms other/20ms" {
+			t.Errorf("3 seconds after a 404 the handler has %q, want the objects that there are then", got)
+		}
+	})
+}
+
+// A first list that is empty, because for a moment the kind was known to be gone, never takes the place of a full one.
+func TestEmptyListTakesNoPlace(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s, h := newMovingServer(t, inNamespaces), &tally{}
+		c, m := s.caching(t, cache.Options{HTTPClient: &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
+			if strings.HasSuffix(req.URL.Path, "/gizmos") && req.URL.Query().Get("watch") == "" {
+				time.Sleep(2 * time.Second)
+			}
+			return s.Server
+		})}})
+		handle(t, c, "typed", h)
+		h.expect(t, "first", keysOf[inNamespaces])
+		time.Sleep(time.Hour)
+		_, s.plural = h.told(), "gizmos"
+		s.move(t, m, inNamespaces)
+		time.Sleep(1900 * time.Millisecond)
+		s.change(func() { s.scope = "" })
+		time.Sleep(150 * time.Millisecond)
+		s.move(t, m, inNamespaces)
+		time.Sleep(10 * time.Second)
+		if log := h.told(); strings.Contains(strings.Join(log, ""), "delete") {
+			t.Errorf("the handler was told %q, want no deletes: the objects were there all along but for 150 ms", log)
 		}
 	})
 }

@@ -28,10 +28,9 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// TestClientFollows: a read finds what has moved at the first try, and so does a write if
-// only the plural is another. All else has stock's error and is sent once. The next request
-// goes where a new client would send it, but for a write for a namespace of a kind that no
-// longer is in any. No list of a namespace has what is in another.
+// TestClientFollows: a read finds what has moved at the first try, and so does a write if only the plural is another.
+// All else has stock's error and is sent once. The next request goes where a new client would send it, but for a write
+// for a namespace of a kind that no longer is in any. No list of a namespace has what is in another.
 func TestClientFollows(t *testing.T) {
 	for name, test := range map[string]struct {
 		was, is, plural string

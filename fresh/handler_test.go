@@ -253,6 +253,27 @@ func TestSlowHandlers(t *testing.T) {
 	}
 }
 
+// Who waits for the end of a first list that never came waits no longer than a reflector rests, up to a minute, once the
+// kind has moved.
+func TestFirstListThatNeverCameEnds(t *testing.T) {
+	for range 24 { // the rest is random
+		virtual(t, func(t *testing.T) {
+			s := newMovingServer(t, inNamespaces)
+			c, m := s.caching(t, cache.Options{})
+			heal := s.SetFault(fakeapi.Objects("", "list"), fakeapi.Status(503, 0))
+			informer, err := c.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
+			must(t, err)
+			registered, err := informer.AddEventHandler(&tally{})
+			must(t, err)
+			time.Sleep(10 * time.Minute)
+			heal()
+			s.plural = "gizmos"
+			s.move(t, m, inNamespaces)
+			eventually(t, "the first list is told to its end", func() bool { return toldTheFirst(registered) })
+		})
+	}
+}
+
 // A transform, an index and a handler may use the cache.
 func TestCallbacksMayUseTheCache(t *testing.T) {
 	s := newMovingServer(t, inNamespaces)

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench compares this project's mapper with controller-runtime's own
-// ("stock") and with client-go's deferred mapper on a cache in memory
-// ("deferred"), all on the same API server in memory. hack/bench.sh runs it.
+// Package bench compares this project's mapper with controller-runtime's own ("stock") and with client-go's deferred
+// mapper on a cache in memory ("deferred"), all on the same API server in memory. hack/bench.sh runs it.
 //
-// The benchmarks are in three families, which want different run times:
-// BenchmarkHit and BenchmarkHitParallel are of nanoseconds to a millisecond,
-// BenchmarkCold, BenchmarkMiss and BenchmarkRefresh of microseconds to 100 ms,
-// and BenchmarkOnce… measure something other than the time of a loop and are run
-// once (-benchtime=1x) in a process of their own.
+// The benchmarks are in three families, which want different run times: BenchmarkHit and BenchmarkHitParallel are of
+// nanoseconds to a millisecond, BenchmarkCold, BenchmarkMiss and BenchmarkRefresh of microseconds to 100 ms, and
+// BenchmarkOnce… measure something other than the time of a loop and are run once (-benchtime=1x) in a process of their
+// own.
 package bench
 
 import (
@@ -87,9 +85,8 @@ func (f flavour) fresh(tb testing.TB, e *endpoint, mapper meta.RESTMapper) meta.
 	return mapper
 }
 
-// miss looks up a kind that is not served, and expects a NoMatch that comes
-// from the server. The deferred mapper returns NoMatch without a request, so it has
-// to be reset first.
+// miss looks up a kind that is not served, and expects a NoMatch that comes from the server. The deferred mapper
+// returns NoMatch without a request, so it has to be reset first.
 func miss(mapper meta.RESTMapper, gk schema.GroupKind, versions ...string) error {
 	if deferred, ok := mapper.(*restmapper.DeferredDiscoveryRESTMapper); ok {
 		deferred.Reset()
@@ -185,8 +182,7 @@ func renamed(groups []fakeapi.Group, n int) []fakeapi.Group {
 	return groups
 }
 
-// forEach runs a benchmark for every number of groups and every flavour, the
-// flavours next to each other.
+// forEach runs a benchmark for every number of groups and every flavour, the flavours next to each other.
 func forEach(b *testing.B, sizes []int, run func(b *testing.B, groups int, f flavour)) {
 	for _, groups := range sizes {
 		for _, f := range flavours {
@@ -195,8 +191,7 @@ func forEach(b *testing.B, sizes []int, run func(b *testing.B, groups int, f fla
 	}
 }
 
-// heap returns the heap in use, without garbage and without what only weak pointers
-// lead to.
+// heap returns the heap in use, without garbage and without what only weak pointers lead to.
 func heap() float64 {
 	runtime.GC()
 	runtime.GC()
@@ -238,8 +233,7 @@ type query struct {
 
 const queryCount = 16 // a power of two
 
-// queriesOf picks kinds from all over the server. How fast a single kind is found
-// would depend on luck.
+// queriesOf picks kinds from all over the server. How fast a single kind is found would depend on luck.
 func queriesOf(groups int) (queries [queryCount]query) {
 	typical := groupsOf(groups)[1:] // without the core group
 	for i := range queries {
@@ -292,8 +286,7 @@ var lookups = []lookup{
 	lookupOf("ResourceSingularizer", func(m meta.RESTMapper, q *query) (string, error) { return m.ResourceSingularizer(q.full.Resource) }),
 }
 
-// floor is the least that a lookup can do: it finds the kind in one map and
-// copies the mapping that it hands out.
+// floor is the least that a lookup can do: it finds the kind in one map and copies the mapping that it hands out.
 type floor map[schema.GroupKind]*meta.RESTMapping
 
 // newFloor has the kinds of the groups, as a mapper knows them.
@@ -381,8 +374,7 @@ func benchmarkHits(b *testing.B, run func(b *testing.B, hit func(n int) error)) 
 
 var absent = schema.GroupKind{Group: "absent.example.com", Kind: "Absent"}
 
-// BenchmarkCold: a new mapper and its first answer, in a process that knows
-// nothing of the server.
+// BenchmarkCold: a new mapper and its first answer, in a process that knows nothing of the server.
 func BenchmarkCold(b *testing.B) {
 	forEach(b, []int{10, 100, 500}, func(b *testing.B, groups int, f flavour) {
 		b.ReportAllocs()
@@ -461,8 +453,7 @@ func BenchmarkRefresh(b *testing.B) {
 	}
 }
 
-// change gives one of the typical groups a kind that it never had before, in
-// place of the last such kind.
+// change gives one of the typical groups a kind that it never had before, in place of the last such kind.
 func (e *endpoint) change(n int) schema.GroupKind {
 	unique++
 	group := groupsOf(n)[n]

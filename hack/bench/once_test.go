@@ -162,10 +162,9 @@ func BenchmarkOnceFleet(b *testing.B) {
 	})
 }
 
-// BenchmarkOnceClusters: one process with a mapper for each of many clusters of 300
-// groups, 80 % of them equal: the clusters (each fifth has 60 groups of its own),
-// or the groups (each cluster has 60 of its own). Clusters are read by two
-// goroutines. The other mappers are made for 20 clusters.
+// BenchmarkOnceClusters: one process with a mapper for each of many clusters of 300 groups, 80 % of them equal: the
+// clusters (each fifth has 60 groups of its own), or the groups (each cluster has 60 of its own). Clusters are read by
+// two goroutines. The other mappers are made for 20 clusters.
 func BenchmarkOnceClusters(b *testing.B) {
 	const groups, own, batch = 300, 60, 20 // more servers at once would take more memory than all mappers
 	for equal, each := range map[string]int{"clusters": 5, "groups": 1} {
@@ -427,11 +426,10 @@ func BenchmarkOnceMove(b *testing.B) {
 	}
 }
 
-// BenchmarkOnceReplay: the discovery requests and bytes of the first round and of all
-// others, the heap that a round's clients take together without their connections, and the time of all
-// rounds. In each round it makes a client for each object, in turn of each cluster, reads the object with
-// it, and keeps the clients until the end of the round: on stock, on stock with mappers from a Fleet, and, built
-// on the fork, without a change.
+// BenchmarkOnceReplay: the discovery requests and bytes of the first round and of all others, the heap that a round's
+// clients take together without their connections, and the time of all rounds. In each round it makes a client for each
+// object, in turn of each cluster, reads the object with it, and keeps the clients until the end of the round: on
+// stock, on stock with mappers from a Fleet, and, built on the fork, without a change.
 func BenchmarkOnceReplay(b *testing.B) {
 	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{})
 	plain := func(cfg *rest.Config) (client.Client, error) { return client.New(cfg, client.Options{}) }

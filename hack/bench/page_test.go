@@ -19,8 +19,7 @@ import (
 
 var raw = flag.String("raw", "", "the raw.txt that hack/bench.sh has written")
 
-// samples are the measured values, by "NAME UNIT": NAME is without the word Benchmark and
-// the number of processors.
+// samples are the measured values, by "NAME UNIT": NAME is without the word Benchmark and the number of processors.
 type samples map[string][]float64
 
 var processors = regexp.MustCompile(`-\d+$`)

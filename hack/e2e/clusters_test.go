@@ -127,10 +127,9 @@ func TestLazywatch(t *testing.T) {
 	}
 }
 
-// TestFleet runs an operator of testdata/consumers, whose clusters come from the
-// kubeconfig provider of multicluster-runtime, on a hosting cluster and two others:
-// three API servers. It is built with the fork, and again with controller-runtime as
-// it is and the fleet from this repository's own module.
+// TestFleet runs an operator of testdata/consumers, whose clusters come from the kubeconfig provider of
+// multicluster-runtime, on a hosting cluster and two others: three API servers. It is built with the fork, and again
+// with controller-runtime as it is and the fleet from this repository's own module.
 func TestFleet(t *testing.T) {
 	t.Parallel() // most of the time it waits
 	fromOurs := edits{"fleet.go": {`"` + tree.Module + `/pkg/client/apiutil"`, `"` + ours + `/apiutil"`}}

@@ -3,8 +3,7 @@
 // Package e2e replays, on a real API server, the failures that controllers on
 // stock controller-runtime have, and shows the same programs healed on the fork.
 //
-// It reads files of other modules, which the go command's test cache does not
-// know of: run it with -count=1.
+// It reads files of other modules, which the go command's test cache does not know of: run it with -count=1.
 package e2e
 
 import (
@@ -31,8 +30,7 @@ import (
 // replays are those that have ended.
 var replays []*replay
 
-// TestMain writes the table of the replays to FILE.table, if FRESHMAPPER_E2E_RESULTS
-// names FILE.
+// TestMain writes the table of the replays to FILE.table, if FRESHMAPPER_E2E_RESULTS names FILE.
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard()) // or controller-runtime complains on stderr that nobody did
 	code := m.Run()
@@ -116,9 +114,8 @@ func (s *side) discoveries(since time.Time) int { return len(s.gateway.Calls(sin
 // withFresh are the edits of main.go that take fresh.NewManager.
 var withFresh = []string{"ctrl.NewManager(", "fresh.NewManager(", "\n\texamplev1 ", "\n\t\"" + ours + "/fresh\"\n\n\texamplev1 "}
 
-// TestPlain shows what happens to an operator as kubebuilder scaffolds it, with no
-// option set, when its CRD changes: as it is, with fresh.NewManager in one line, and on the
-// fork without a line of code of ours in it.
+// TestPlain shows what happens to an operator as kubebuilder scaffolds it, with no option set, when its CRD changes: as
+// it is, with fresh.NewManager in one line, and on the fork without a line of code of ours in it.
 func TestPlain(t *testing.T) {
 	t.Parallel() // most of the time it waits for stock to come right
 	in := []string{"-namespaces", "default,kube-system"}

@@ -92,9 +92,8 @@ func (s *Server) Kill() (revive func(context.Context) error) {
 	}
 }
 
-// Empty ends the API server and its etcd, starts both again with nothing in them,
-// and returns when they are ready. So the server looks like a cluster that was
-// restored from an empty backup.
+// Empty ends the API server and its etcd, starts both again with nothing in them, and returns when they are ready. So
+// the server looks like a cluster that was restored from an empty backup.
 func (s *Server) Empty(ctx context.Context) error {
 	revive := s.Kill()
 	s.plane.Etcd.Kill()
@@ -119,8 +118,7 @@ func (k Kind) resource() string {
 	return strings.ToLower(k.Kind) + "s"
 }
 
-// Install creates the kind's CRD, or updates its versions, and returns once /apis/g/v
-// shows the kind in all of them.
+// Install creates the kind's CRD, or updates its versions, and returns once /apis/g/v shows the kind in all of them.
 func (s *Server) Install(ctx context.Context, kind Kind) error {
 	want := kind.crd()
 	err := s.Client.Create(ctx, want)

@@ -23,8 +23,7 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 )
 
-// newManager makes a manager of controller-runtime with a mapper that has these options, as
-// README shows.
+// newManager makes a manager of controller-runtime with a mapper that has these options, as README shows.
 func newManager(t *testing.T, cfg *rest.Config, mapping apiutil.DynamicRESTMapperOptions, options ctrl.Options) (manager.Manager, *apiutil.DynamicRESTMapper) {
 	t.Helper()
 	options.Metrics.BindAddress = "0"

@@ -110,8 +110,7 @@ func (v *view) decides(o *Op, document *Request) bool {
 	})
 }
 
-// settled reports whether a document was read after the last reset before o ended, and
-// before o began.
+// settled reports whether a document was read after the last reset before o ended, and before o began.
 func (v *view) settled(o *Op) bool {
 	reset := v.lastReset(o.Return)
 	return slices.ContainsFunc(v.requests, func(r *Request) bool {

@@ -308,8 +308,7 @@ func (o *Op) groups() (list []int) {
 	return list
 }
 
-// versions lists the versions asked for: in the order of the question if there
-// is one, else all in server order.
+// versions lists the versions asked for: in the order of the question if there is one, else all in server order.
 func (o *Op) versions() (list []int) {
 	if len(o.Versions) == 0 {
 		return allVersions

@@ -37,9 +37,8 @@ func record(t *testing.T, seed uint64, legacy bool, newCaller func() caller) *Hi
 	return h
 }
 
-// TestMain has goroutines take turns, without which one seed in five gives another
-// history when it is run again. It also silences client-go, which logs what the
-// faults do to it.
+// TestMain has goroutines take turns, without which one seed in five gives another history when it is run again. It
+// also silences client-go, which logs what the faults do to it.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	runtime.GOMAXPROCS(*processors)
@@ -84,8 +83,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// A mutant is the mapper, wrongly used, or with wrong answers. It makes a caller for each
-// history, in its bubble.
+// A mutant is the mapper, wrongly used, or with wrong answers. It makes a caller for each history, in its bubble.
 type mutant struct {
 	name  string
 	rules []Rule // each has to be found broken

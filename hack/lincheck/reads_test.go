@@ -42,8 +42,7 @@ func newView(h *History) *view {
 	return v
 }
 
-// findPeriods numbers the busy periods: between two of them virtual time passes
-// while no request is under way.
+// findPeriods numbers the busy periods: between two of them virtual time passes while no request is under way.
 func (v *view) findPeriods() {
 	n, end := 0, time.Duration(-1)
 	for _, r := range v.requests {
@@ -99,9 +98,8 @@ func (v *view) says(r *Request, group, version, kind int) fact {
 	}
 }
 
-// firstSeen returns the document that first told what r tells about a group, in an
-// unbroken row of documents since a moment. A document in a period with failures
-// breaks the row: the mapper may not have been able to use it.
+// firstSeen returns the document that first told what r tells about a group, in an unbroken row of documents since a
+// moment. A document in a period with failures breaks the row: the mapper may not have been able to use it.
 func (v *view) firstSeen(r *Request, group int, since Stamp) *Request {
 	for {
 		before := v.previous[r]
@@ -115,10 +113,9 @@ func (v *view) firstSeen(r *Request, group int, since Stamp) *Request {
 // closed reports whether all that r's period found was known when o began.
 func (v *view) closed(r *Request, o *Op) bool { return v.ends[v.period[r]] < o.Call.At }
 
-// binding reports whether, when o began, r's answer must have replaced what was
-// known about the version. Only a version's own path removes it (rule R1 in DESIGN.md), so
-// a list or a document that does not have it replaced nothing. Neither did any answer in a
-// period with a failure, nor a 404 that a document decides (rule R6).
+// binding reports whether, when o began, r's answer must have replaced what was known about the version. Only a
+// version's own path removes it (rule R1 in DESIGN.md), so a list or a document that does not have it replaced nothing.
+// Neither did any answer in a period with a failure, nor a 404 that a document decides (rule R6).
 func (v *view) binding(r *Request, o *Op, group, version int) bool {
 	if !v.closed(r, o) || !v.clean[v.period[r]] {
 		return false
@@ -150,8 +147,7 @@ const (
 	patience = 3 * time.Second // after a read that got no answer nobody waits for it who has an old one (R7)
 )
 
-// resets returns the last Reset and the last ResetGroup of a group that had
-// returned when o began.
+// resets returns the last Reset and the last ResetGroup of a group that had returned when o began.
 func (v *view) resets(o *Op, group int) (all, one Stamp) {
 	for _, reset := range v.Ops {
 		switch {

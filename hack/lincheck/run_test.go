@@ -258,9 +258,8 @@ func randomOp(client int, rnd *rand.Rand, peer bool) *Op {
 	return o
 }
 
-// server is an http.RoundTripper: two fake servers, one of which is behind, and what goes
-// wrong on the way. The one that is behind answers for the document. If there are two replicas,
-// either answers for everything.
+// server is an http.RoundTripper: two fake servers, one of which is behind, and what goes wrong on the way. The one
+// that is behind answers for the document. If there are two replicas, either answers for everything.
 type server struct {
 	history *History
 	latency time.Duration // at most, on each way

@@ -87,8 +87,7 @@ func (l *load) mapper(cfg *rest.Config, opts apiutil.DynamicRESTMapperOptions) (
 	return m, client
 }
 
-// use puts a mapper in heavy use while something happens to its API server. All that was begun
-// must end.
+// use puts a mapper in heavy use while something happens to its API server. All that was begun must end.
 func (w *world) use(cfg *rest.Config, happens func()) {
 	m, client := w.mapper(cfg, apiutil.DynamicRESTMapperOptions{RefreshInterval: chaosInterval, WatchAPIs: true, RequestTimeout: chaosRequest, UnhealthyAfter: time.Second})
 	w.m = m
@@ -139,8 +138,7 @@ func (w *world) start(ctx context.Context) {
 	w.run(ctx, &w.running, w.m, chaosUsers, 1000*len(w.admins)) // one server or two: other calls
 }
 
-// runSteady calls RunWhileServed for kinds that are served throughout. Nothing may end
-// what it runs.
+// runSteady calls RunWhileServed for kinds that are served throughout. Nothing may end what it runs.
 func (l *load) runSteady(ctx context.Context, m *apiutil.DynamicRESTMapper) {
 	var kinds []gvk
 	for _, k := range l.steady {
@@ -227,9 +225,8 @@ func (w *world) kill(kills, etcd int) {
 	}
 }
 
-// TestGateway puts a gateway before a real API server that loses its route time after time, and
-// then answers 404 to everything. Kinds that are known are served on, nothing is said to be
-// absent, and no work is stopped.
+// TestGateway puts a gateway before a real API server that loses its route time after time, and then answers 404 to
+// everything. Kinds that are known are served on, nothing is said to be absent, and no work is stopped.
 func TestGateway(t *testing.T) {
 	w := newWorld(busy(report.Begin(t)), 1)
 	w.use(w.front.config(), func() {

@@ -57,9 +57,8 @@ type kind struct {
 }
 
 const (
-	// waitsFor is the time after which a call gives up; slack is how much longer it may
-	// take on a busy machine. A call without a context ends only by the timeouts of its
-	// requests, and it makes several.
+	// waitsFor is the time after which a call gives up; slack is how much longer it may take on a busy machine. A call
+	// without a context ends only by the timeouts of its requests, and it makes several.
 	waitsFor   = 10 * time.Second
 	slack      = 5 * time.Second
 	withoutEnd = 60 * time.Second
@@ -72,8 +71,7 @@ type load struct {
 	churned []gvk  // come and go: anything may be said of them
 	never   []gvk  // are never served
 
-	// Of 1,000 calls so many are resets, waits, lookups of never and of churned. The
-	// others are lookups of steady.
+	// Of 1,000 calls so many are resets, waits, lookups of never and of churned. The others are lookups of steady.
 	resetting, waiting, missing, churning int
 	anyGroup                              bool          // some of these have no group
 	rest                                  time.Duration // at most, between two calls
@@ -175,8 +173,7 @@ func (l *load) find(ctx context.Context, m *apiutil.DynamicRESTMapper, k kind, v
 	return err
 }
 
-// timed makes a call that must end soon after its context. One without a context must
-// end, too.
+// timed makes a call that must end soon after its context. One without a context must end, too.
 func (l *load) timed(ctx context.Context, what string, call func(context.Context) error) error {
 	begin, most := time.Now(), withoutEnd
 	if ctx.Done() != nil {
@@ -196,8 +193,7 @@ const (
 	hostileRequest = 200 * time.Millisecond
 	hostileUsers   = 2 // of each mapper
 	maxBytes       = 1 << 20
-	// mostHeap bounds the live heap in MiB: the mappers, the server, and a few bodies of
-	// maxBytes while they are read.
+	// mostHeap bounds the live heap in MiB: the mappers, the server, and a few bodies of maxBytes while they are read.
 	mostHeap = 128
 )
 
@@ -306,8 +302,7 @@ func (h *hostile) fault(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// change lets groups come, go and change, and makes the server change its forms and
-// its lag.
+// change lets groups come, go and change, and makes the server change its forms and its lag.
 func (h *hostile) change(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil {
 		name := h.churned[r.IntN(len(h.churned))].Group
@@ -350,10 +345,9 @@ func randomFault(r *rand.Rand) fakeapi.Fault {
 	return faults[r.IntN(len(faults))]
 }
 
-// place returns a function that reports whether a request is to a random part of
-// the server. A fault may be well-formed and say that something is absent. If it is the
-// answer to the last read, of a live list or a live version, nobody can tell it from the
-// truth. So such faults hit only the document, and groups of which nothing is asserted.
+// place returns a function that reports whether a request is to a random part of the server. A fault may be well-formed
+// and say that something is absent. If it is the answer to the last read, of a live list or a live version, nobody can
+// tell it from the truth. So such faults hit only the document, and groups of which nothing is asserted.
 func place(r *rand.Rand, fault fakeapi.Fault) func(*http.Request) bool {
 	places := []func(*http.Request) bool{
 		fakeapi.InGroup(hostileChurned[r.IntN(len(hostileChurned))].Group), fakeapi.At("/api", "/apis"), fakeapi.At("/apis"), fakeapi.At("/api"),

@@ -32,10 +32,9 @@ import (
 	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
 
-// What the real API servers serve. Of the custom kinds that stay, one is alone in
-// its group, and one beside others that come and go; of those that come and go, some have
-// a group of their own. Those that never are served are in groups that are, and in one
-// that is not.
+// What the real API servers serve. Of the custom kinds that stay, one is alone in its group, and one beside others that
+// come and go; of those that come and go, some have a group of their own. Those that never are served are in groups
+// that are, and in one that is not.
 var (
 	builtin = []kind{
 		{gvk: gvk{Version: "v1", Kind: "Pod"}, resource: "pods"},
@@ -96,8 +95,7 @@ type world struct {
 	running sync.WaitGroup
 }
 
-// newWorld also creates the custom kinds that are served throughout, and waits until every
-// server serves them.
+// newWorld also creates the custom kinds that are served throughout, and waits until every server serves them.
 func newWorld(l *load, servers int) *world {
 	w := &world{load: l, plane: newPlane(l.Campaign, servers)}
 	w.front = newFront(l.Campaign, w.plane.Servers...)

@@ -78,10 +78,9 @@ func patches(t *testing.T) []patchMail {
 	return mails
 }
 
-// Each patch applies to the release by itself, builds, is tidy and passes upstream's tests
-// and its own of the mapper and the client. So do all together. With KUBEBUILDER_ASSETS set
-// they run on real servers, with aggregated discovery and, from setup-envtest's store,
-// without.
+// Each patch applies to the release by itself, builds, is tidy and passes upstream's tests and its own of the mapper
+// and the client. So do all together. With KUBEBUILDER_ASSETS set they run on real servers, with aggregated discovery
+// and, from setup-envtest's store, without.
 func TestEachPatchPasses(t *testing.T) {
 	packages := []string{"./pkg/client", "./pkg/client/apiutil"}
 	test := []string{"go", "test", "-trimpath", "-race", "-count=1", "-timeout=15m"}

@@ -44,8 +44,7 @@ var (
 	newer = flag.String("k8s", "", "release of k8s.io, v0.38.0-alpha.2 say; default: what controller-runtime requires")
 )
 
-// A version with a new kind comes to a group that a program knows. Stock misses it: else
-// the others would show nothing.
+// A version with a new kind comes to a group that a program knows. Stock misses it: else the others would show nothing.
 func TestWays(t *testing.T) {
 	for _, version := range strings.Split(*lines, ",") {
 		t.Run(version, func(t *testing.T) {
@@ -71,11 +70,10 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// provider takes this module as any other: go.mod gains one requirement, and nothing
-// else moves but spew. k8s.io v0.32 requires a commit of it that is newer than what v0.33
-// to v0.35 require; only an exclude would help, and "go run .../hack/fork@version" refuses
-// a module that has one. A controller-runtime older than the fork's also gets the k8s.io of
-// this module.
+// provider takes this module as any other: go.mod gains one requirement, and nothing else moves but spew. k8s.io v0.32
+// requires a commit of it that is newer than what v0.33 to v0.35 require; only an exclude would help, and "go run
+// .../hack/fork@version" refuses a module that has one. A controller-runtime older than the fork's also gets the k8s.io
+// of this module.
 func provider(t *testing.T, dir string, forked bool) {
 	others := func() (lines []string) {
 		for _, line := range strings.Split(forktest.Text(t, dir, "go.mod"), "\n") {

@@ -18,8 +18,7 @@ import (
 	"github.com/freshmapper/freshmapper/manager/restmappermetrics"
 )
 
-// After one lookup that finds, two hits, one lookup that does not find, and one
-// that cannot find out.
+// After one lookup that finds, two hits, one lookup that does not find, and one that cannot find out.
 const scrape = `followed_total what=cache 1
 generation 1
 groups 4

@@ -55,8 +55,7 @@ func (f fork) says(t *testing.T, dir string, edit func(*Request), want ...string
 	return out
 }
 
-// fails checks that its error says all of want, in one line, and that it changes nothing. In
-// want, DIR is the folder.
+// fails checks that its error says all of want, in one line, and that it changes nothing. In want, DIR is the folder.
 func (f fork) fails(t *testing.T, dir string, edit func(*Request), want ...string) string {
 	t.Helper()
 	before := forktest.Snapshot(t, dir)

@@ -24,9 +24,8 @@ import (
 	"github.com/freshmapper/freshmapper"
 )
 
-// The tool takes every release of a line, not only the newest. Upstream changes
-// files within a line: it changed the namespaced client between v0.22.0 and
-// v0.22.4.
+// The tool takes every release of a line, not only the newest. Upstream changes files within a line: it changed the
+// namespaced client between v0.22.0 and v0.22.4.
 func TestEveryRelease(t *testing.T) {
 	for _, line := range Lines {
 		newest, err := strconv.Atoi(strings.TrimPrefix(line.Newest, line.Minor+"."))

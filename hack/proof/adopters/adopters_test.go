@@ -39,8 +39,7 @@ import (
 
 const root = "../../.."
 
-// sides are the trees of each operator or release: as it is, forked, and with our constructors in
-// place of upstream's.
+// sides are the trees of each operator or release: as it is, forked, and with our constructors in place of upstream's.
 var sides = []string{"stock", "fork", "fresh"}
 
 var (
@@ -67,8 +66,7 @@ type adoption struct {
 	}
 }
 
-// operator is a published module, or without one a repository at the tag. operators.yaml
-// explains Live.
+// operator is a published module, or without one a repository at the tag. operators.yaml explains Live.
 type operator struct {
 	Name, Module, Version, Home string
 	Live                        *scenario
@@ -131,8 +129,7 @@ func (c *adoption) plant(all *results) {
 	} else {
 		c.Must(os.CopyFS(stock, os.DirFS(c.download(c.Module, c.Version))))
 	}
-	// Modules that a repository keeps in folders of its own, and replaces with these, are
-	// not in the module's zip.
+	// Modules that a repository keeps in folders of its own, and replaces with these, are not in the module's zip.
 	c.Must(json.Unmarshal(c.output(stock, "go", "mod", "edit", "-json"), &c.mod))
 	for _, r := range c.mod.Replace {
 		to := filepath.Join(stock, filepath.FromSlash(r.New.Path))
@@ -254,8 +251,7 @@ func TestUpstream(t *testing.T) {
 	})
 }
 
-// release makes the trees of a release, all without the white-box test, and runs the tests on
-// them.
+// release makes the trees of a release, all without the white-box test, and runs the tests on them.
 func (c *adoption) release(all *results, version, latest, legacy string) {
 	source, err := tree.Folder(c.Ctx, version, nil)
 	c.Must(err)
@@ -304,8 +300,7 @@ func (c *adoption) add(all *results, pkg string, run func(dir string) states) {
 
 const again = 3 // times a package with a test that differs is run once more
 
-// results are those of the tests of several subjects, which are operators or releases: a table,
-// and lists by title.
+// results are those of the tests of several subjects, which are operators or releases: a table, and lists by title.
 type results struct {
 	rows  [][]string
 	lists map[string][]string
@@ -355,8 +350,7 @@ var ends = map[string]state{
 	"run": failed, "fail": failed, "skip": skipped, "pass": passed, "passed": passed, "skipped": skipped, "pending": skipped,
 }
 
-// comparison compares the tests of a subject's packages. Tests that stock does not have count only if
-// they fail.
+// comparison compares the tests of a subject's packages. Tests that stock does not have count only if they fail.
 type comparison struct {
 	*results
 	subject string

@@ -238,8 +238,7 @@ func (c *cluster) publish(o *unstructured.Unstructured) error {
 	}})
 }
 
-// is returns an error unless an object is there and a condition, if any, is True for its
-// present generation.
+// is returns an error unless an object is there and a condition, if any, is True for its present generation.
 func (c *cluster) is(o *unstructured.Unstructured, kind string) error {
 	is, err := c.of(o).Get(c.Ctx, o.GetName(), metav1.GetOptions{})
 	if err != nil || kind == "" {
@@ -260,9 +259,8 @@ func (c *cluster) is(o *unstructured.Unstructured, kind string) error {
 	return errors.New("no condition " + kind + " of the present generation")
 }
 
-// startFunction starts Crossplane's composition function, which composes an XR of the object
-// that is the input of the pipeline's step. It writes its certificate, which is its own
-// authority's, and the key into a folder.
+// startFunction starts Crossplane's composition function, which composes an XR of the object that is the input of the
+// pipeline's step. It writes its certificate, which is its own authority's, and the key into a folder.
 func (c *cluster) startFunction(certs string) *httptest.Server {
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	c.Must(err)
