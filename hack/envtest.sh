@@ -80,7 +80,8 @@ download() {
 	local dir
 	[[ -z ${FRESHMAPPER_ENVTEST_OFFLINE:-} ]] || { say 'no download: FRESHMAPPER_ENVTEST_OFFLINE is set' && return 1; }
 	say "asking setup-envtest for Kubernetes ${pin%.*}.x"
-	! command -v curl >/dev/null || curl -sS --connect-timeout 3 --max-time 20 -o /dev/null https://raw.githubusercontent.com || return
+	! command -v curl >/dev/null || curl -s --connect-timeout 3 --max-time 20 -o /dev/null https://raw.githubusercontent.com ||
+		{ say 'no download: raw.githubusercontent.com does not answer' && return 1; }
 	TMPDIR=$temp CGO_ENABLED=0 go -C "$root/hack/envtest/setup" run -mod=readonly \
 		sigs.k8s.io/controller-runtime/tools/setup-envtest --bin-dir "$temp" --use-env=false use "${pin%.*}.x" >&2 || return
 	dir=$(newest_in "$temp/k8s") || { say 'what setup-envtest downloaded does not fit' && return 1; }
