@@ -31,9 +31,6 @@ func newView(h *History) *view {
 	for _, r := range h.Requests {
 		if r.End != (Stamp{}) {
 			v.requests = append(v.requests, r)
-			if r.Doc && !r.failed() && r.End.before(v.read) {
-				v.read = r.End
-			}
 		}
 	}
 	slices.SortFunc(v.requests, func(a, b *Request) int { return cmp.Compare(a.Start.Seq, b.Start.Seq) })
@@ -64,8 +61,11 @@ func (v *view) findPrevious() {
 		}
 		v.previous[r], last = last, r
 		first := slices.IndexFunc(v.requests, func(core *Request) bool { return core.Path == "/api" && core.End.At == r.Start.At })
-		if first >= 0 {
+		if first >= 0 && !v.requests[first].failed() { // else it is half a document
 			v.began[r] = v.requests[first].Start
+			if r.End.before(v.read) {
+				v.read = r.End
+			}
 		}
 	}
 }
