@@ -317,7 +317,9 @@ func (f floor) find(gk schema.GroupKind) *meta.RESTMapping {
 func BenchmarkHit(b *testing.B) {
 	benchmarkHits(b, func(b *testing.B, hit func(n int) error) {
 		for n := 0; b.Loop(); n++ {
-			must(b, hit(n))
+			if err := hit(n); err != nil { // must would take as long as a hit
+				b.Fatal(err)
+			}
 		}
 	})
 }
