@@ -253,8 +253,7 @@ func TestSlowHandlers(t *testing.T) {
 	}
 }
 
-// Who waits for the end of a first list that never came waits no longer than a reflector rests, up to a minute, once the
-// kind has moved.
+// Once a kind has moved, who waits for the end of a first list that never came waits no longer than a reflector rests.
 func TestFirstListThatNeverCameEnds(t *testing.T) {
 	for range 24 { // the rest is random
 		virtual(t, func(t *testing.T) {
