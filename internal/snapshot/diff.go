@@ -91,13 +91,13 @@ func (g *Group) kinds() (all []kindIn, states map[kindIn]kindState) {
 	}
 	best := map[string]string{}
 	for _, i := range g.ranked {
-		for _, kind := range g.versions[i].Table.spelledKinds() {
+		for kind := range g.versions[i].Table.spelledKinds() {
 			best[kind] = cmp.Or(best[kind], g.versions[i].Name)
 		}
 	}
 	states = map[kindIn]kindState{}
 	for _, v := range g.versions {
-		for _, kind := range v.Table.spelledKinds() {
+		for kind := range v.Table.spelledKinds() {
 			to := *v.Table.ofKind(kind)
 			to.Singular = ""
 			all = append(all, kindIn{v.Name, kind})

@@ -312,7 +312,7 @@ func (v *Version) text(g *Group) string {
 		text += "!"
 	}
 	if v.Table != nil {
-		text += ":" + strings.Join(v.Table.spelledKinds(), ",")
+		text += ":" + strings.Join(slices.Collect(v.Table.spelledKinds()), ",")
 	}
 	document := g.laid().document.Version(v.Name)
 	if v.Read > 0 && (v.Read == v.Asked || document == nil || !document.Table.sameRows(v.Table)) {

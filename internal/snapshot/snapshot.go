@@ -68,7 +68,9 @@ func (s *Snapshot) Kinds() int {
 	n := 0
 	for _, g := range s.groups {
 		for _, v := range g.versions {
-			n += len(v.Table.spelledKinds())
+			for range v.Table.spelledKinds() {
+				n++
+			}
 		}
 	}
 	return n

@@ -4,6 +4,7 @@ package snapshot
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 	"unicode"
@@ -139,17 +140,14 @@ func (t *Table) all() []Resource {
 }
 
 // spelledKinds lists the kinds of the table, each once, in server order; t may be nil.
-func (t *Table) spelledKinds() []string {
-	if t == nil {
-		return nil
-	}
-	kinds := make([]string, 0, len(t.rows))
-	for i := range t.rows {
-		if r := &t.rows[i]; t.spelled(r.Kind) == r {
-			kinds = append(kinds, r.Kind)
+func (t *Table) spelledKinds() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range t.all() {
+			if r := &t.rows[i]; t.spelled(r.Kind) == r && !yield(r.Kind) {
+				return
+			}
 		}
 	}
-	return kinds
 }
 
 // ofKind returns where kind is served, or nil. kind may have any form that client-go knows. t may be
