@@ -246,7 +246,7 @@ func TestUpstream(t *testing.T) {
 			c.release(all, c.Name, latest, legacy)
 		}
 		version := func(assets string) []byte { return c.output("", filepath.Join(assets, "kube-apiserver"), "--version") }
-		return fmt.Sprintf("fresh: from v0.23 on, the stock tree with the constructors of `fresh` in place of upstream's in the tests of clients and caches.\n\n"+
+		return fmt.Sprintf("fresh: from v0.23 on, the stock tree with the constructors of `fresh` in place of upstream's in the tests of clients, caches, controllers and builders.\n\n"+
 			"API servers: %s; and %s where upstream tests the mapper without aggregated discovery.", version(latest), version(legacy))
 	})
 }
@@ -263,11 +263,11 @@ func (c *adoption) release(all *results, version, latest, legacy string) {
 		c.Must(err)
 	}
 	c.Must(tree.Create(c.Ctx, tree.Request{Dir: fork, Version: version, Ours: freshmapper.Source, Full: true, Out: os.Stderr}))
-	external := regexp.MustCompile(`(?m)^package (client|cache)_test$`)
+	external := regexp.MustCompile(`(?m)^package (client_test|cache_test|controller_test|builder|builder_test)$`) // fresh imports none of them
 	c.freshen(all, version, func(file string) bool {
 		text, _ := os.ReadFile(file) // what cannot be read is not changed
 		return external.Match(text)
-	}, `\bcache\.New\(`, "fresh.NewCache(", `\bclient\.New\(`, "fresh.NewClient(", `\bclient\.(NewWithWatch|NewNamespacedClient)\(`, "fresh.$1(")
+	}, `\bcache\.New\(`, "fresh.NewCache(", `\bclient\.New\(`, "fresh.NewClient(", `\bclient\.(NewWithWatch|NewNamespacedClient)\(`, "fresh.$1(", `\bmanager\.New\(`, "fresh.NewManager(")
 	c.add(all, "build and vet", func(dir string) states {
 		got := states{"go build": passed, "go vet": passed}
 		for name := range got {
