@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -154,7 +153,8 @@ func (c *followingCache) List(ctx context.Context, list client.ObjectList, opts 
 	return c.read(list, func(g *generation) error { return g.List(ctx, list, g.in(follow.NamespaceOf(ctx, list), opts)...) })
 }
 
-// read reads from the present generation of a kind, and once more if that is retired meanwhile.
+// read reads from the present generation of a kind, and once more if that is retired meanwhile. If the informer is
+// removed meanwhile, that is a read which comes after: it makes another one.
 func (c *followingCache) read(obj runtime.Object, from func(*generation) error) error {
 	gvk, err := c.kindsOf.Of(obj)
 	if err != nil {
@@ -169,19 +169,10 @@ func (c *followingCache) read(obj runtime.Object, from func(*generation) error) 
 			return err
 		}
 		g := k.now.Load()
-		err = from(g)
-		switch {
-		case !g.retired.Load():
+		if err = from(g); !g.retired.Load() {
 			return g.explain(err)
-		case c.kinds.Get(gvk) == nil:
-			return g.explain(removed(gvk))
 		}
 	}
-}
-
-// removed is the error of who waits for an informer that is removed. For upstream's it would last until ctx ends.
-func removed(gvk schema.GroupVersionKind) error {
-	return apierrors.NewTimeoutError(fmt.Sprintf("the informer of %s was removed while somebody waited for it", gvk), 0)
 }
 
 // GetInformer returns an informer that stays when the kind moves.
@@ -196,12 +187,8 @@ func (c *followingCache) GetInformer(ctx context.Context, obj client.Object, opt
 			return nil, err
 		}
 		g := k.now.Load()
-		_, err = g.GetInformer(ctx, obj, opts...)
-		switch {
-		case err != nil && !g.retired.Load():
+		if _, err = g.GetInformer(ctx, obj, opts...); err != nil && !g.retired.Load() {
 			return nil, g.explain(err)
-		case c.kinds.Get(gvk) == nil:
-			return nil, g.explain(removed(gvk))
 		}
 		if i, err := k.informer(ctx, g, formOf(obj)); i != nil || err != nil {
 			return i, err
@@ -235,8 +222,8 @@ func (c *followingCache) RemoveInformer(ctx context.Context, obj client.Object) 
 	if k == nil {
 		return nil
 	}
-	left, err := k.remove(ctx, formOf(obj))
-	if !left { // the next informer looks the kind up anew
+	stays, err := k.remove(ctx, formOf(obj))
+	if !stays { // the next informer looks the kind up anew
 		c.kinds.Delete(gvk)
 		k.end()
 	}
@@ -249,12 +236,17 @@ func (c *followingCache) IndexField(ctx context.Context, obj client.Object, fiel
 	if err != nil {
 		return err
 	}
-	k, err := c.at(gvk)
-	if err != nil {
-		return err
-	}
 	form := formOf(obj)
-	return k.addIndex(&index{form, func(g *generation) error { return g.IndexField(ctx, k.object(form), field, extract) }})
+	for {
+		k, err := c.at(gvk)
+		if err != nil {
+			return err
+		}
+		ended, err := k.addIndex(&index{form, func(g *generation) error { return g.IndexField(ctx, k.object(form), field, extract) }})
+		if !ended {
+			return err
+		}
+	}
 }
 
 // Start runs the cache until ctx ends.

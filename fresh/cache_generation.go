@@ -33,7 +33,7 @@ type generation struct {
 	k       *kind
 	mapping *meta.RESTMapping
 	retired atomic.Bool // it is no longer the present one, or never will be. It stays so
-	forgot  atomic.Bool // ForgetKind has emptied it: nothing that it tells counts, and another one follows. It stays so
+	forgot  atomic.Bool // ForgetKind empties it: nothing that it lists or tells counts, and another one follows. It stays so
 	lost    atomic.Bool // a read has shown that the kind moved or went since this one last listed it
 
 	ctx    context.Context // of start, which writes it
@@ -133,7 +133,13 @@ func (g *generation) index(x *index) error {
 		g.indexed[x] = add
 	}
 	g.mu.Unlock()
-	return add()
+	err := add()
+	if err != nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.indexed, x)
+	}
+	return err
 }
 
 func (g *generation) forms() []form {
@@ -284,6 +290,9 @@ func (j *judge) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 		}
 	}
 	j.note(err)
+	if err == nil && j.g.forgot.Load() { // it may have been under way
+		return empty, nil
+	}
 	return found, err
 }
 
@@ -310,6 +319,9 @@ func (j *judge) watch(ctx context.Context, opts metav1.ListOptions) (watch.Inter
 
 // sift ends a watch if an object shows that the kind is not cluster-wide any more. The mapper is asked beside it.
 func (j *judge) sift(ctx context.Context, event watch.Event) (watch.Event, bool) {
+	if j.g.forgot.Load() {
+		return event, event.Type == watch.Error
+	}
 	if !j.g.ofCluster() || !follow.HasNamespace(event.Object) {
 		return event, true
 	}

@@ -138,7 +138,7 @@ func (t *told) tell(call func()) {
 	<-t.ready
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.of == t.by && !t.removed.Load() {
+	if t.of == t.by && !t.by.forgot.Load() && !t.removed.Load() {
 		call()
 	}
 }

@@ -110,13 +110,14 @@ func (i *informer) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegi
 }
 
 func (i *informer) AddIndexers(indexers toolscache.Indexers) error {
-	return i.k.addIndex(&index{i.form, func(g *generation) error {
+	_, err := i.k.addIndex(&index{i.form, func(g *generation) error {
 		up, err := g.get(context.Background(), i.form)
 		if err != nil {
 			return err
 		}
 		return up.AddIndexers(indexers)
 	}})
+	return err
 }
 
 func (i *informer) HasSynced() bool { return i.present().up.HasSynced() }

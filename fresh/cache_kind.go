@@ -279,32 +279,39 @@ func (k *kind) informer(ctx context.Context, g *generation, of form) (cache.Info
 	return k.informers[of].public, nil
 }
 
-// remove removes the informer of a form, and reports whether others are left.
-func (k *kind) remove(ctx context.Context, of form) (left bool, err error) {
+// remove removes the informer of a form, and reports whether the kind stays. It ends with its last informer: who has got
+// the kind just before looks it up anew.
+func (k *kind) remove(ctx context.Context, of form) (stays bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	g := k.now.Load()
+	had := slices.Contains(g.forms(), of)
 	delete(k.informers, of)
 	k.indexes = slices.DeleteFunc(k.indexes, func(x *index) bool { return x.form == of })
 	err = g.remove(ctx, of)
 	k.changes.Add(1)
-	return len(g.forms()) > 0, err
+	ends := had && len(g.forms()) == 0
+	if ends {
+		g.retired.Store(true)
+	}
+	return !ends, err
 }
 
-// addIndex adds an index to the kind, now and in each generation to come.
-func (k *kind) addIndex(x *index) error {
+// addIndex adds an index to the kind, now and in each generation to come, or reports that the kind has ended.
+func (k *kind) addIndex(x *index) (ended bool, err error) {
 	for {
 		g := k.now.Load()
 		err := g.index(x)
 		k.mu.Lock()
 		same := k.now.Load() == g
-		if same && err == nil {
+		ended := same && g.retired.Load()
+		if same && !ended && err == nil {
 			k.indexes = append(k.indexes, x)
 			k.changes.Add(1)
 		}
 		k.mu.Unlock()
 		if same {
-			return err
+			return ended, err
 		}
 	}
 }
@@ -323,6 +330,7 @@ func (c *followingCache) ForgetKind(gvk schema.GroupVersionKind) {
 	}
 	k.mu.Lock()
 	g := k.now.Load()
+	g.forgot.Store(true) // once the kind is back, it is listed anew
 	var handlers []*handler
 	for _, i := range k.informers {
 		handlers = append(handlers, i.handlers...)
@@ -331,7 +339,6 @@ func (c *followingCache) ForgetKind(gvk schema.GroupVersionKind) {
 	for _, j := range g.judges() {
 		_ = j.informer.GetStore().Replace(nil, "")
 	}
-	g.forgot.Store(true) // once the kind is back, it is listed anew
 	k.ring()
 	for _, h := range handlers {
 		go h.forgetAll(g) // it may block

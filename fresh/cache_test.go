@@ -454,3 +454,44 @@ func TestEndDuringAMove(t *testing.T) {
 		}
 	})
 }
+
+// Informers of two forms of a kind have nothing to do with each other: one that is made, and its index, stay if the other one,
+// which was the kind's only one, is removed meanwhile.
+func TestFormsAreApart(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s := newMovingServer(t, inNamespaces)
+		c, _ := s.caching(t, cache.Options{})
+		typed, other, h := caller{"typed", configMap}.object("", ""), caller{"metadata", configMap}.object("", ""), &tally{}
+		handle(t, c, "metadata", &tally{})
+		informer, err := c.GetInformer(t.Context(), typed, func(*cache.InformerGetOptions) { must(t, c.RemoveInformer(t.Context(), other)) })
+		must(t, err)
+		_, err = informer.AddEventHandler(h)
+		must(t, err)
+		h.expect(t, "the informer is made", "ns/n other/n")
+		for range 500 {
+			must(t, c.RemoveInformer(t.Context(), typed))
+			handle(t, c, "metadata", &tally{})
+			go c.RemoveInformer(t.Context(), other) //nolint:errcheck // It has none.
+			must(t, c.IndexField(t.Context(), typed, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
+			time.Sleep(time.Second)
+			must(t, c.List(t.Context(), &corev1.ConfigMapList{}, client.MatchingFields{"name": "n"}))
+		}
+	})
+}
+
+// What wraps a mapper has the last word, also of a kind that it alone knows.
+func TestKindThatOnlyAWrapperKnows(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s := newMovingServer(t, ofCluster)
+		m := s.mapper(t, apiutil.DynamicRESTMapperOptions{})
+		c, _ := s.caching(t, cache.Options{Mapper: learning{honest{m}, &atomic.Int32{}, func(int32) bool { return false }}})
+		settings := caller{"unstructured", configMap.GroupVersion().WithKind("Settings")}.object("", "")
+		for _, scope := range []string{ofCluster, inNamespaces, ofCluster} {
+			s.move(t, m, scope)
+			ns := map[string]string{inNamespaces: "ns"}[scope]
+			eventually(t, scope, func() bool {
+				return c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "n"}, settings) == nil && settings.GetNamespace() == ns
+			})
+		}
+	})
+}

@@ -68,7 +68,7 @@ func (c *followingClient) Delete(ctx context.Context, obj client.Object, opts ..
 
 func (c *followingClient) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
 	of := (&client.DeleteAllOfOptions{}).ApplyOptions(opts)
-	in := cmp.Or(of.Namespace, obj.GetNamespace(), follow.NamespaceOf(ctx, obj))
+	in := cmp.Or(of.Namespace, obj.GetNamespace(), follow.NamespaceOfWrite(ctx))
 	if of.FieldSelector != nil && in == "" {
 		in, _ = of.FieldSelector.RequiresExactMatch("metadata.namespace")
 	}
@@ -88,7 +88,7 @@ func (c *followingClient) write(ctx context.Context, obj any, send func(*pinned)
 	case interface{ GetNamespace() *string }:
 		namespace = ptr.Deref(obj.GetNamespace(), "")
 	}
-	return c.send(ctx, request{writes, cmp.Or(namespace, follow.NamespaceOf(ctx, obj)), obj, send})
+	return c.send(ctx, request{writes, cmp.Or(namespace, follow.NamespaceOfWrite(ctx)), obj, send})
 }
 
 func (c *followingClient) Status() client.SubResourceWriter { return c.SubResource("status") }

@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -132,7 +131,8 @@ func (s *movingServer) clusterWide() []string {
 	})
 }
 
-// learning is a mapper that says of some of its lookups, which it counts from 1, that ConfigMaps are cluster-wide.
+// learning is a mapper that says of some of its lookups, which it counts from 1, that ConfigMaps are cluster-wide. It knows
+// them as Settings, too.
 type learning struct {
 	honest
 	lookups *atomic.Int32
@@ -140,7 +140,10 @@ type learning struct {
 }
 
 func (m learning) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	mapping, err := m.honest.RESTMapping(gk, versions...)
+	mapping, err := m.honest.RESTMapping(schema.GroupKind{Group: gk.Group, Kind: strings.Replace(gk.Kind, "Settings", "ConfigMap", 1)}, versions...)
+	if err == nil {
+		mapping.GroupVersionKind.Kind = gk.Kind
+	}
 	if err == nil && m.cluster(m.lookups.Add(1)) {
 		mapping.Scope = meta.RESTScopeRoot
 	}
@@ -172,29 +175,6 @@ func TestWriteWhileTheScopeChanges(t *testing.T) {
 					t.Errorf("%s %s while the mapper says cluster-wide from %s: sent %q", sort, what, when, sent)
 				}
 			}
-		}
-	}
-}
-
-// Nor does a write reach them that names its namespace otherwise: through two clients for namespaces, or in the object or
-// the selector of a DeleteAllOf.
-func TestWritesThatNameTheirNamespace(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
-	c, writes := s.client(t, nil), caller{"unstructured", configMap}.requests()
-	must(t, writes["Get"](c, "ns", "n"))
-	s.change(func() { s.scope = ofCluster })
-	refresh(t, c)
-	_ = s.clusterWide()
-	two := newNamespaced(newNamespaced(c, ""), "ns")
-	writes["the object names it"] = func(client.Client, string, string) error {
-		return c.DeleteAllOf(t.Context(), caller{"typed", configMap}.object("ns", ""))
-	}
-	writes["the selector names it"] = func(client.Client, string, string) error {
-		return c.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.MatchingFields{"metadata.namespace": "ns"})
-	}
-	for what, write := range writes {
-		if err, sent := write(two, "", "n"), s.clusterWide(); len(sent) > 0 {
-			t.Errorf("%s: %v after %q, want nothing sent", what, err, sent)
 		}
 	}
 }
@@ -433,26 +413,6 @@ func TestErrorsArePassedOn(t *testing.T) {
 					t.Errorf("%d reads of the served API for 21 requests, want at most 5", reads)
 				}
 			})
-		}
-	}
-}
-
-// A namespace that the client for one puts into the context counts for that request, and not for what a wrapper of
-// the program asks for meanwhile.
-func TestNamespaceOfTheContext(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
-	cached, m := s.caching(t, cache.Options{})
-	for name, options := range map[string]*client.CacheOptions{"cached": {Reader: cached}, "live": nil} {
-		c, err := newWithWatch(s.Config(), client.Options{HTTPClient: s.Client(), Mapper: m, Cache: options})
-		must(t, err)
-		other, all := &corev1.ConfigMapList{}, &corev1.ConfigMapList{}
-		around := interceptor.NewClient(c, interceptor.Funcs{Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			must(t, errors.Join(inner.List(ctx, other, client.InNamespace("other")), inner.List(ctx, all)))
-			return inner.Get(ctx, key, obj, opts...)
-		}})
-		must(t, newNamespaced(around, "ns").Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{}))
-		if len(other.Items) != 1 || other.Items[0].Namespace != "other" || len(all.Items) != 2 {
-			t.Errorf("%s: %d objects in the other namespace, %d in all", name, len(other.Items), len(all.Items))
 		}
 	}
 }

@@ -461,3 +461,37 @@ func TestForgottenWhileHandlersAreBusy(t *testing.T) {
 		h.expect(t, what+": the kind is gone", "")
 	}
 }
+
+// A kind that was forgotten has no objects, also if a list that began before ends after that.
+func TestListThatIsUnderWayWhenAKindIsForgotten(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s, slow := newMovingServer(t, inNamespaces), atomic.Bool{}
+		c, m := s.caching(t, cache.Options{HTTPClient: &http.Client{Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+			resp, err := s.Client().Transport.RoundTrip(req)
+			if slow.Load() && strings.HasSuffix(req.URL.Path, "/configmaps") && !req.URL.Query().Has("watch") {
+				time.Sleep(10 * time.Second)
+			}
+			return resp, err
+		})}})
+		slow.Store(true)
+		_, err := c.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
+		must(t, err)
+		time.Sleep(3 * time.Second)
+		slow.Store(false)
+		s.move(t, m, "")
+		c.(forgets).ForgetKind(configMap)
+		time.Sleep(time.Hour)
+		list, h := &corev1.ConfigMapList{}, &tally{}
+		if err := c.List(t.Context(), list); err == nil && len(list.Items) > 0 {
+			t.Errorf("an hour later the cache has %d objects", len(list.Items))
+		}
+		handle(t, c, "typed", h)
+		h.expect(t, "a handler comes", "")
+		s.move(t, m, ofCluster)
+		h.expect(t, "the kind is back", "n")
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }

@@ -108,7 +108,7 @@ build() { # VERSION FOLDER
 followed() { # FOLDER
 	local file to=$1/pkg/client/apiutil/followed
 	mkdir "$to" || return
-	for file in "$root"/fresh/{server,client,cache,cache_options,handler}_test.go; do
+	for file in "$root"/fresh/{server,client,client_namespaced,cache,cache_options,handler}_test.go; do
 		sed 's,^package fresh_test$,package followed_test,
 			s,github.com/freshmapper/freshmapper/apiutil,sigs.k8s.io/controller-runtime/pkg/client/apiutil,
 			s,github.com/freshmapper/freshmapper/internal,sigs.k8s.io/controller-runtime/pkg/client/apiutil/internal,' \

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"syscall"
 	"testing"
@@ -81,46 +80,5 @@ func TestFaultsAnswerAsTheySay(t *testing.T) {
 				t.Errorf("after the fault: %d", code)
 			}
 		})
-	}
-}
-
-// Over HTTP a client gets the same answers, a broken connection where there is none, and events as they come.
-func TestServeHTTP(t *testing.T) {
-	s := New(things())
-	server := httptest.NewServer(s)
-	defer server.Close()
-	for _, test := range []struct {
-		fault Fault
-		whole bool
-	}{{Status(200, 0), true}, {Refused(), false}, {ResetMidBody(), false}, {Truncated(), false}} {
-		heal := s.SetFault(All(), test.fault)
-		resp, err := server.Client().Get(server.URL + "/apis")
-		if err == nil {
-			_, err = io.ReadAll(resp.Body)
-			resp.Body.Close()
-		}
-		if (err == nil) != test.whole {
-			t.Errorf("%s: %v, want a whole answer: %t", test.fault, err, test.whole)
-		}
-		heal()
-	}
-	resp, err := server.Client().Get(server.URL + "/apis/example.com/v1/namespaces/b/foos?watch=1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	for _, namespace := range []string{"a", "b"} {
-		if err := s.Tell("ADDED", "foos", Object{namespace, "new", "4"}); err != nil || s.Watches("foos") != 1 || s.Watches("bars") != 0 {
-			t.Errorf("%v; %d watches of foos and %d of bars are open, want 1 and 0", err, s.Watches("foos"), s.Watches("bars"))
-		}
-	}
-	const want = `{"type":"ADDED","object":{"kind":"Foo","apiVersion":"example.com/v1","metadata":{"name":"new","namespace":"b"`
-	got := make([]byte, len(want))
-	if _, err := io.ReadFull(resp.Body, got); string(got) != want {
-		t.Errorf("a watch of namespace b tells %s (%v), want %s", got, err, want)
-	}
-	s.EndWatches()
-	if _, err := io.ReadAll(resp.Body); err != nil || s.Watches("foos") != 0 {
-		t.Errorf("after EndWatches: %v, and %d watches are open", err, s.Watches("foos"))
 	}
 }

@@ -52,23 +52,3 @@ func TestLag(t *testing.T) {
 		wantLines(t, "without lag", ask(), document+"v2+json 200", group+"legacy 200", version+"legacy 200")
 	})
 }
-
-func TestAnswersAreOfTheTimeOfArrival(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New()
-		s.SetLatency(time.Second)
-		answers := make(chan result, 1)
-		go func() { answers <- get(t, s, "/apis/example.com", plainJSON, "") }()
-		synctest.Wait()
-		if got := s.Requests()[0].String(); got != "GET /apis/example.com  no answer" {
-			t.Errorf("listed as %q", got)
-		}
-		s.SetGroups(sample()...)
-		if first := <-answers; first.Code != 404 {
-			t.Errorf("what was added later is in the answer: %+v", first)
-		}
-		if next := get(t, s, "/apis/example.com", plainJSON, ""); next.Code != 200 {
-			t.Errorf("the next answer: %+v", next)
-		}
-	})
-}

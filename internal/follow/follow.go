@@ -18,6 +18,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,7 +55,7 @@ type Followed struct {
 	Apart bool             // each that follows remembers by itself: they have nothing to do with each other
 
 	last       memory
-	namespaced Map[schema.GroupKind, bool] // somebody was handed such a mapping of the kind
+	namespaced Map[schema.GroupKind, bool] // somebody was handed such a mapping of the kind, which is in lower case
 }
 
 type memory = Map[schema.GroupVersionKind, remembered]
@@ -123,10 +124,10 @@ func (m *Mapper) Mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error)
 }
 
 // Now returns the mapping that a kind is known to have now, and the errors of Known. Of a mapper of ours it
-// is no lookup.
+// is no lookup. What wraps it may know the kind by another name.
 func (m *Mapper) Now(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	now, err := m.Known(gvk)
-	if err == nil && m.wrapped {
+	if m.wrapped && (err == nil || meta.IsNoMatchError(err)) {
 		now, err = m.RESTMapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	}
 	if err == nil {
@@ -139,7 +140,7 @@ func (m *Mapper) Now(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 func (m *Mapper) note(mapping *meta.RESTMapping) {
 	gk := mapping.GroupVersionKind.GroupKind()
 	if mapping.Scope.Name() != meta.RESTScopeNameRoot && !m.WasNamespaced(gk) {
-		m.namespaced.Store(gk, true)
+		m.namespaced.Store(inLowerCase(gk), true)
 	}
 }
 
@@ -167,14 +168,23 @@ func (m *Mapper) Refuses(used *meta.RESTMapping, namespace string) (why string) 
 	if m.wrapped && !m.last.Get(gvk).gone {
 		return "" // what wraps the mapper knows better
 	}
-	if kinds := m.KindsAt(resource); len(kinds) > 0 && !slices.Contains(kinds, gvk.Kind) {
+	is := func(kind string) bool { return strings.EqualFold(kind, gvk.Kind) }
+	if kinds := m.KindsAt(resource); len(kinds) > 0 && !slices.ContainsFunc(kinds, is) {
 		return fmt.Sprintf("%s are of another kind than %s now, and nothing was sent", resource.Resource, gvk.Kind)
 	}
 	return ""
 }
 
 // WasNamespaced reports whether a kind was namespaced for anybody who follows the mapper.
-func (m *Mapper) WasNamespaced(kind schema.GroupKind) bool { return m.namespaced.Get(kind) }
+func (m *Mapper) WasNamespaced(kind schema.GroupKind) bool {
+	return m.namespaced.Get(inLowerCase(kind))
+}
+
+// inLowerCase returns a kind as a mapper takes it, too (newDiscoveryRESTMapper in k8s.io/client-go/restmapper).
+func inLowerCase(kind schema.GroupKind) schema.GroupKind {
+	kind.Kind = strings.ToLower(kind.Kind)
+	return kind
+}
 
 // Moved returns the mapping that a kind has now, if an answer speaks against the one that was used, and it is
 // another; otherwise nil. What is known costs no read. The error is NoMatch if a live read shows that the

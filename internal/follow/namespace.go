@@ -4,17 +4,34 @@ package follow
 
 import (
 	"context"
-	"reflect" //nolint:depguard // Not every type can be compared.
+	"reflect" //nolint:depguard // A typed object need not say its kind.
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // forNamespace is the key of a namespaced.
 type forNamespace struct{}
 
-// namespaced is the namespace of a request for an object, whatever scope its kind has. What the program asks for
-// meanwhile, with the same context, is another request.
+// namespaced is the namespace of a request for objects, whatever scope their kind has.
 type namespaced struct {
-	obj       any // nil: all
+	of        sort
 	namespace string
+}
+
+// sort is the Go type and the kind of an object or a list. What wraps a client may send a copy, or list page by page;
+// what it asks for meanwhile, with the same context, is most often of another sort.
+type sort struct {
+	goType reflect.Type
+	kind   schema.GroupVersionKind
+}
+
+func sortOf(obj any) (of sort) {
+	if o, ok := obj.(runtime.Object); ok {
+		of.kind = o.GetObjectKind().GroupVersionKind()
+	}
+	of.goType = reflect.TypeOf(obj)
+	return of
 }
 
 // InNamespace returns a context for a request through a client for one namespace. Upstream's such client leaves
@@ -23,17 +40,21 @@ func InNamespace(ctx context.Context, namespace string, obj any) context.Context
 	if namespace == "" {
 		return ctx
 	}
-	if !reflect.ValueOf(obj).Comparable() {
-		obj = nil
-	}
-	return context.WithValue(ctx, forNamespace{}, namespaced{obj, namespace})
+	return context.WithValue(ctx, forNamespace{}, namespaced{sortOf(obj), namespace})
 }
 
-// NamespaceOf returns the namespace of the request for an object that a context is for, or "".
+// NamespaceOf returns the namespace of the read into an object or a list that a context is for, or "".
 func NamespaceOf(ctx context.Context, obj any) string {
-	of, _ := ctx.Value(forNamespace{}).(namespaced)
-	if of.obj != nil && of.obj != obj {
+	of, ok := ctx.Value(forNamespace{}).(namespaced)
+	if !ok || of.of != sortOf(obj) {
 		return ""
 	}
+	return of.namespace
+}
+
+// NamespaceOfWrite returns the namespace of a write that a context is for, or "", whatever is written: it leads to no
+// path, and only refuses what would reach a cluster-wide object of a kind that was namespaced.
+func NamespaceOfWrite(ctx context.Context) string {
+	of, _ := ctx.Value(forNamespace{}).(namespaced)
 	return of.namespace
 }

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fresh_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+)
+
+// Nor does a write reach them that names its namespace otherwise: through two clients for namespaces, or in the object or
+// the selector of a DeleteAllOf.
+func TestWritesThatNameTheirNamespace(t *testing.T) {
+	s := newMovingServer(t, inNamespaces)
+	c, writes := s.client(t, nil), caller{"unstructured", configMap}.requests()
+	must(t, writes["Get"](c, "ns", "n"))
+	s.change(func() { s.scope = ofCluster })
+	refresh(t, c)
+	_ = s.clusterWide()
+	two := newNamespaced(newNamespaced(c, ""), "ns")
+	writes["the object names it"] = func(client.Client, string, string) error {
+		return c.DeleteAllOf(t.Context(), caller{"typed", configMap}.object("ns", ""))
+	}
+	writes["the selector names it"] = func(client.Client, string, string) error {
+		return c.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.MatchingFields{"metadata.namespace": "ns"})
+	}
+	for what, write := range writes {
+		if err, sent := write(two, "", "n"), s.clusterWide(); len(sent) > 0 {
+			t.Errorf("%s: %v after %q, want nothing sent", what, err, sent)
+		}
+	}
+}
+
+// A namespace that the client for one puts into the context counts for that request, also if what wraps the client sends a
+// copy or lists into another list, and not for what it asks for meanwhile.
+func TestNamespaceOfTheContext(t *testing.T) {
+	s := newMovingServer(t, inNamespaces)
+	cached, m := s.caching(t, cache.Options{})
+	for name, options := range map[string]*client.CacheOptions{"cached": {Reader: cached}, "live": nil} {
+		c, err := newWithWatch(s.Config(), client.Options{HTTPClient: s.Client(), Mapper: m, Cache: options})
+		must(t, err)
+		other, all := &corev1.ConfigMapList{}, &corev1.ConfigMapList{}
+		around := interceptor.NewClient(c, interceptor.Funcs{Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			must(t, errors.Join(inner.List(ctx, other, client.InNamespace("other")), inner.List(ctx, all)))
+			return inner.Get(ctx, key, obj, opts...)
+		}})
+		must(t, newNamespaced(around, "ns").Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{}))
+		if len(other.Items) != 1 || other.Items[0].Namespace != "other" || len(all.Items) != 2 {
+			t.Errorf("%s: %d objects in the other namespace, %d in all", name, len(other.Items), len(all.Items))
+		}
+		one := newNamespaced(interceptor.NewClient(c, interceptor.Funcs{
+			Delete: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+				return inner.Delete(ctx, obj.DeepCopyObject().(client.Object), opts...)
+			},
+			List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				page := &corev1.ConfigMapList{}
+				err := inner.List(ctx, page, opts...)
+				page.DeepCopyInto(list.(*corev1.ConfigMapList))
+				return err
+			},
+		}), "ns")
+		s.move(t, m, ofCluster)
+		_ = s.clusterWide()
+		if err, sent := one.Delete(t.Context(), caller{"typed", configMap}.object("", "n")), s.clusterWide(); err == nil || len(sent) > 0 {
+			t.Errorf("%s: %v, and sent %q, want an error and nothing sent", name, err, sent)
+		}
+		s.change(func() { s.scope = inNamespaces }) // the mapper has not noticed
+		if list := (&corev1.ConfigMapList{}); name == "live" && (one.List(t.Context(), list) != nil || len(list.Items) != 1) {
+			t.Errorf("the list of one namespace has %d objects, want 1", len(list.Items))
+		}
+		s.move(t, m, inNamespaces)
+	}
+}
+
+// A mapper takes a kind in lower case, too: so do clients, and what is known of the kind holds for both.
+func TestKindInLowerCase(t *testing.T) {
+	for _, sort := range []string{"unstructured", "metadata"} {
+		s := newMovingServer(t, inNamespaces)
+		m := s.mapper(t, apiutil.DynamicRESTMapperOptions{})
+		c := s.client(t, m)
+		lower := caller{sort, configMap.GroupVersion().WithKind("configmap")}.object("ns", "n")
+		must(t, c.Get(t.Context(), client.ObjectKeyFromObject(lower), lower))
+		s.move(t, m, ofCluster)
+		_ = s.clusterWide()
+		if err, sent := c.Delete(t.Context(), caller{sort, configMap}.object("ns", "n")), s.clusterWide(); err == nil || len(sent) > 0 {
+			t.Errorf("%s: %v, and sent %q, want an error and nothing sent", sort, err, sent)
+		}
+	}
+}
