@@ -45,7 +45,7 @@ import (
 type Recorder struct {
 	requests, reloads, misses, followed    *prometheus.CounterVec
 	durations                              *prometheus.HistogramVec
-	generation, groups, kinds, lastSuccess prometheus.Gauge
+	generation, groups, kinds, lastSuccess *prometheus.GaugeVec // no series before the first read
 	watching                               *prometheus.GaugeVec // no series without WatchAPIs
 }
 
@@ -63,10 +63,7 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 		groups:      gauge("groups", "API groups that are known to be served."),
 		kinds:       gauge("kinds", "Kinds that are known to be served; one counts once for each version."),
 		lastSuccess: gauge("last_success_timestamp_seconds", "When the API server was last read with success, 0 if never."),
-		watching: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Subsystem: subsystem, Name: "watching",
-			Help: "Whether all watches of WatchAPIs are open (1) or not (0).",
-		}, nil),
+		watching:    gauge("watching", "Whether all watches of WatchAPIs are open (1) or not (0)."),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Subsystem: subsystem,
 			Name:      "reload_duration_seconds",
@@ -90,8 +87,8 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: subsystem, Name: name, Help: help}, labels)
 }
 
-func gauge(name, help string) prometheus.Gauge {
-	return prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: subsystem, Name: name, Help: help})
+func gauge(name, help string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: subsystem, Name: name, Help: help}, nil)
 }
 
 // Request counts a request. The code is 0 if there was no answer.
@@ -121,12 +118,10 @@ func (r *Recorder) Followed(who string) { r.followed.WithLabelValues(who).Inc() 
 
 // Served sets what is known now.
 func (r *Recorder) Served(generation uint64, groups, kinds int, lastSuccess time.Time) {
-	r.generation.Set(float64(generation))
-	r.groups.Set(float64(groups))
-	r.kinds.Set(float64(kinds))
-	if !lastSuccess.IsZero() {
-		r.lastSuccess.Set(float64(lastSuccess.UnixMilli()) / 1000)
-	}
+	r.generation.WithLabelValues().Set(float64(generation))
+	r.groups.WithLabelValues().Set(float64(groups))
+	r.kinds.WithLabelValues().Set(float64(kinds))
+	r.lastSuccess.WithLabelValues().Set(max(0, float64(lastSuccess.UnixMilli())/1000)) // the zero time is below 0
 }
 
 // Watching sets whether all watches are open.

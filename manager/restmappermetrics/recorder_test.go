@@ -65,11 +65,13 @@ func TestRecorder(t *testing.T) {
 	groups := fakeapi.Typical(3, 2, 3)
 	server := fakeapi.New(groups...)
 	started := time.Now()
-
 	registry := prometheus.NewRegistry()
 	recorder, err := restmappermetrics.New(registry)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if before, _ := scraped(t, registry); before != "" {
+		t.Errorf("before anything was read the metrics are\n%s", before)
 	}
 	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), server.Client(), apiutil.DynamicRESTMapperOptions{Metrics: recorder})
 	if err != nil {

@@ -139,7 +139,12 @@ func (c *adoption) plant(all *results) {
 	}
 	c.Must(os.CopyFS(c.trees["fork"], os.DirFS(stock)))
 	c.output(root, "go", "run", "./hack/fork", "-into", c.trees["fork"])
-	c.freshen(all, c.requires(tree.Module), func(file string) bool { return !strings.HasSuffix(file, "_test.go") }, `\b(ctrl\w*|manager)\.NewManager\(`, "fresh.NewManager(")
+	const newManager = `\b(ctrl\w*|manager)\.NewManager\(`
+	making := regexp.MustCompile(newManager)
+	c.freshen(all, c.requires(tree.Module), func(file string) bool {
+		text, _ := os.ReadFile(file) // what cannot be read is not changed
+		return !strings.HasSuffix(file, "_test.go") && making.Match(text)
+	}, newManager, "fresh.NewManager(", `\bclient\.New\(`, "fresh.NewClient(", `\bcache\.New\(`, "fresh.NewCache(")
 }
 
 // freshen makes the tree fresh, if it can: that of stock, with files that call our constructors.
@@ -158,7 +163,11 @@ func (c *adoption) freshen(all *results, version string, in func(file string) bo
 		text, err := os.ReadFile(file)
 		with := text
 		for n := 0; n < len(replace); n += 2 {
-			with = regexp.MustCompile(replace[n]).ReplaceAll(with, []byte(replace[n+1]))
+			call := regexp.MustCompile(replace[n])
+			if name, found := bytes.CutSuffix(call.Find(with), []byte("(")); found {
+				with = append(with, "\nvar _ = "+string(name)+"\n"...) // so that its import is used
+			}
+			with = call.ReplaceAll(with, []byte(replace[n+1]))
 		}
 		if err != nil || bytes.Equal(text, with) {
 			return err
