@@ -3,6 +3,7 @@
 package fresh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,13 +149,13 @@ func (g *generation) forms() []form {
 	return slices.Collect(maps.Keys(g.made))
 }
 
-// judges returns all, or those of some forms.
+// judges returns all, always in the same order, or those of some forms.
 func (g *generation) judges(of ...form) (all []*judge) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for form, judges := range g.made {
+	for form := structured; form <= metadata; form++ {
 		if len(of) == 0 || slices.Contains(of, form) {
-			all = append(all, judges...)
+			all = append(all, g.made[form]...)
 		}
 	}
 	return all
@@ -195,10 +196,11 @@ func (g *generation) failure() error {
 	return nil
 }
 
-// in returns the options of a list for the namespace of a client for one, "" if it is not through such a client.
-// Upstream finds nothing in a namespace of what is cluster-wide.
+// in returns the options of a list for the namespace of a client for one, "" if it is not through such a client. Another
+// namespace that the options name counts. Upstream finds nothing in a namespace of what is cluster-wide.
 func (g *generation) in(namespace string, opts []client.ListOption) []client.ListOption {
-	if namespace == "" {
+	named := (&client.ListOptions{}).ApplyOptions(opts).Namespace
+	if namespace == "" || cmp.Or(named, namespace) != namespace {
 		return opts
 	}
 	if g.ofCluster() {
@@ -235,16 +237,19 @@ func (g *generation) newInformer(
 	if g.k.now.Load() == g {
 		g.k.changes.Add(1)
 	}
-	return impatient{judged.informer, &g.retired}
+	return impatient{judged.informer, g}
 }
 
-// impatient is an informer that nobody waits for once its generation is retired.
+// impatient is an informer that nobody waits for unless its generation is the present one: upstream's IndexField would, of
+// the next one, with the context that it was called with.
 type impatient struct {
 	toolscache.SharedIndexInformer
-	retired *atomic.Bool
+	g *generation
 }
 
-func (i impatient) HasSynced() bool { return i.retired.Load() || i.SharedIndexInformer.HasSynced() }
+func (i impatient) HasSynced() bool {
+	return i.g.retired.Load() || i.g.k.now.Load() != i.g || i.SharedIndexInformer.HasSynced()
+}
 
 // judge tells the mapper of what contradicts the mapping of an informer.
 type judge struct {
@@ -290,20 +295,21 @@ func (j *judge) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 		}
 	}
 	j.note(err)
-	if err == nil && j.g.forgot.Load() { // it may have been under way
+	if err == nil && j.g.forgot.Load() { // it was under way, or the kind is back
+		_, _ = j.contradicted(ctx, nil)
 		return empty, nil
 	}
 	return found, err
 }
 
-// watch watches, unless the generation is retired. A watch that begins with the objects is refused as by a server that
+// watch watches, unless the generation is retired or forgotten. A watch that begins with the objects is refused as by a server that
 // knows no such watches if it may end as expired: a reflector would begin it again at once. It lists then, which is
 // judged whole, and rests before it tries again.
 func (j *judge) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	switch retired := j.g.retired.Load(); {
-	case (retired || j.keepsOut()) && opts.SendInitialEvents != nil:
+	switch over := j.g.retired.Load() || j.g.forgot.Load(); {
+	case (over || j.keepsOut()) && opts.SendInitialEvents != nil:
 		return nil, apierrors.NewInvalid(j.g.k.gvk.GroupKind(), "", nil)
-	case retired:
+	case over:
 		return nil, j.expired()
 	}
 	watching, err := j.lw.WatchWithContext(ctx, opts)

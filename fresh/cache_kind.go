@@ -285,16 +285,15 @@ func (k *kind) remove(ctx context.Context, of form) (stays bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	g := k.now.Load()
-	had := slices.Contains(g.forms(), of)
 	delete(k.informers, of)
 	k.indexes = slices.DeleteFunc(k.indexes, func(x *index) bool { return x.form == of })
 	err = g.remove(ctx, of)
 	k.changes.Add(1)
-	ends := had && len(g.forms()) == 0
-	if ends {
+	stays = len(g.forms()) > 0
+	if !stays {
 		g.retired.Store(true)
 	}
-	return !ends, err
+	return stays, err
 }
 
 // addIndex adds an index to the kind, now and in each generation to come, or reports that the kind has ended.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,9 +19,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/restmapper"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -463,7 +466,8 @@ func TestFormsAreApart(t *testing.T) {
 		c, _ := s.caching(t, cache.Options{})
 		typed, other, h := caller{"typed", configMap}.object("", ""), caller{"metadata", configMap}.object("", ""), &tally{}
 		handle(t, c, "metadata", &tally{})
-		informer, err := c.GetInformer(t.Context(), typed, func(*cache.InformerGetOptions) { must(t, c.RemoveInformer(t.Context(), other)) })
+		meanwhile := sync.OnceFunc(func() { must(t, c.RemoveInformer(t.Context(), other)) })
+		informer, err := c.GetInformer(t.Context(), typed, func(*cache.InformerGetOptions) { meanwhile() })
 		must(t, err)
 		_, err = informer.AddEventHandler(h)
 		must(t, err)
@@ -479,19 +483,31 @@ func TestFormsAreApart(t *testing.T) {
 	})
 }
 
-// What wraps a mapper has the last word, also of a kind that it alone knows.
-func TestKindThatOnlyAWrapperKnows(t *testing.T) {
+// An index does not hold up a move: neither the context that it was added with, nor a path that cannot be listed, though the
+// informers of the next generation are made after it has started.
+func TestMoveWithAnIndex(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, ofCluster)
-		m := s.mapper(t, apiutil.DynamicRESTMapperOptions{})
-		c, _ := s.caching(t, cache.Options{Mapper: learning{honest{m}, &atomic.Int32{}, func(int32) bool { return false }}})
-		settings := caller{"unstructured", configMap.GroupVersion().WithKind("Settings")}.object("", "")
-		for _, scope := range []string{ofCluster, inNamespaces, ofCluster} {
-			s.move(t, m, scope)
-			ns := map[string]string{inNamespaces: "ns"}[scope]
-			eventually(t, scope, func() bool {
-				return c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "n"}, settings) == nil && settings.GetNamespace() == ns
-			})
+		s, h := newMovingServer(t, inNamespaces), &tally{}
+		c, m := s.caching(t, cache.Options{NewInformer: func(lw toolscache.ListerWatcher, obj runtime.Object, d time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
+			for range 30000 {
+				goruntime.Gosched()
+			}
+			return toolscache.NewSharedIndexInformer(lw, obj, d, x)
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		must(t, c.IndexField(ctx, &corev1.ConfigMap{}, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
+		handle(t, c, "metadata", &tally{})
+		handle(t, c, "typed", h)
+		cancel()
+		s.move(t, m, ofCluster)
+		h.expect(t, "moved", keysOf[ofCluster])
+		_ = said.take()
+		s.SetFault(fakeapi.At("/api/v1/gizmos"), fakeapi.Text(403, "refused"))
+		s.change(func() { s.plural = "gizmos" })
+		must(t, m.Refresh(t.Context(), ""))
+		time.Sleep(2 * time.Minute)
+		if lines := said.take("cannot follow"); len(lines) != 1 {
+			t.Errorf("said %q, want one line", lines)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -61,6 +62,7 @@ func TestNamespaceOfTheContext(t *testing.T) {
 			},
 			List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				page := &corev1.ConfigMapList{}
+				must(t, inner.List(ctx, other, client.InNamespace("other")))
 				err := inner.List(ctx, page, opts...)
 				page.DeepCopyInto(list.(*corev1.ConfigMapList))
 				return err
@@ -71,11 +73,20 @@ func TestNamespaceOfTheContext(t *testing.T) {
 		if err, sent := one.Delete(t.Context(), caller{"typed", configMap}.object("", "n")), s.clusterWide(); err == nil || len(sent) > 0 {
 			t.Errorf("%s: %v, and sent %q, want an error and nothing sent", name, err, sent)
 		}
+		if err := one.Get(t.Context(), client.ObjectKey{Name: "n"}, (*corev1.ConfigMap)(nil)); err == nil {
+			t.Error("nothing was read into nil")
+		}
 		s.change(func() { s.scope = inNamespaces }) // the mapper has not noticed
-		if list := (&corev1.ConfigMapList{}); name == "live" && (one.List(t.Context(), list) != nil || len(list.Items) != 1) {
+		list := &corev1.ConfigMapList{TypeMeta: metav1.TypeMeta{Kind: "ConfigMapList", APIVersion: "v1"}}
+		if name == "live" && (one.List(t.Context(), list) != nil || len(list.Items) != 1) {
 			t.Errorf("the list of one namespace has %d objects, want 1", len(list.Items))
 		}
 		s.move(t, m, inNamespaces)
+		eventually(t, "the cache is back", func() bool { return has(cached, "ns") })
+		must(t, one.List(t.Context(), list))
+		if len(list.Items) != 1 || list.Items[0].Namespace != "ns" || len(other.Items) != 1 || other.Items[0].Namespace != "other" {
+			t.Errorf("%s: %d objects in the namespace, %d in the other one", name, len(list.Items), len(other.Items))
+		}
 	}
 }
 
@@ -90,6 +101,15 @@ func TestKindInLowerCase(t *testing.T) {
 		s.move(t, m, ofCluster)
 		_ = s.clusterWide()
 		if err, sent := c.Delete(t.Context(), caller{sort, configMap}.object("ns", "n")), s.clusterWide(); err == nil || len(sent) > 0 {
+			t.Errorf("%s: %v, and sent %q, want an error and nothing sent", sort, err, sent)
+		}
+		s.move(t, m, inNamespaces)
+		must(t, c.Get(t.Context(), client.ObjectKeyFromObject(lower), caller{sort, configMap}.object("", "")))
+		s.change(func() { s.kind = "Configmap" }) // this is another kind
+		must(t, m.Refresh(t.Context(), ""))
+		_, _ = s.take()
+		err := c.Delete(t.Context(), caller{sort, configMap}.object("ns", "n"))
+		if sent, _ := s.take(); err == nil || len(sent) > 0 {
 			t.Errorf("%s: %v, and sent %q, want an error and nothing sent", sort, err, sent)
 		}
 	}

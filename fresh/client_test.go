@@ -131,8 +131,7 @@ func (s *movingServer) clusterWide() []string {
 	})
 }
 
-// learning is a mapper that says of some of its lookups, which it counts from 1, that ConfigMaps are cluster-wide. It knows
-// them as Settings, too.
+// learning is a mapper that says of some of its lookups, which it counts from 1, that ConfigMaps are cluster-wide.
 type learning struct {
 	honest
 	lookups *atomic.Int32
@@ -140,10 +139,7 @@ type learning struct {
 }
 
 func (m learning) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	mapping, err := m.honest.RESTMapping(schema.GroupKind{Group: gk.Group, Kind: strings.Replace(gk.Kind, "Settings", "ConfigMap", 1)}, versions...)
-	if err == nil {
-		mapping.GroupVersionKind.Kind = gk.Kind
-	}
+	mapping, err := m.honest.RESTMapping(gk, versions...)
 	if err == nil && m.cluster(m.lookups.Add(1)) {
 		mapping.Scope = meta.RESTScopeRoot
 	}

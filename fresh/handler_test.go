@@ -487,8 +487,9 @@ func TestListThatIsUnderWayWhenAKindIsForgotten(t *testing.T) {
 		}
 		handle(t, c, "typed", h)
 		h.expect(t, "a handler comes", "")
-		s.move(t, m, ofCluster)
-		h.expect(t, "the kind is back", "n")
+		s.change(func() { s.scope = inNamespaces }) // the mapper is not told
+		time.Sleep(10 * time.Minute)
+		h.expect(t, "the kind is back", keysOf[inNamespaces])
 	})
 }
 

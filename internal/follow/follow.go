@@ -124,10 +124,10 @@ func (m *Mapper) Mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error)
 }
 
 // Now returns the mapping that a kind is known to have now, and the errors of Known. Of a mapper of ours it
-// is no lookup. What wraps it may know the kind by another name.
+// is no lookup.
 func (m *Mapper) Now(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	now, err := m.Known(gvk)
-	if m.wrapped && (err == nil || meta.IsNoMatchError(err)) {
+	if err == nil && m.wrapped {
 		now, err = m.RESTMapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	}
 	if err == nil {
@@ -168,7 +168,7 @@ func (m *Mapper) Refuses(used *meta.RESTMapping, namespace string) (why string) 
 	if m.wrapped && !m.last.Get(gvk).gone {
 		return "" // what wraps the mapper knows better
 	}
-	is := func(kind string) bool { return strings.EqualFold(kind, gvk.Kind) }
+	is := func(kind string) bool { return kind == gvk.Kind || strings.ToLower(kind) == gvk.Kind }
 	if kinds := m.KindsAt(resource); len(kinds) > 0 && !slices.ContainsFunc(kinds, is) {
 		return fmt.Sprintf("%s are of another kind than %s now, and nothing was sent", resource.Resource, gvk.Kind)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"reflect" //nolint:depguard // A typed object need not say its kind.
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -19,7 +20,7 @@ type namespaced struct {
 	namespace string
 }
 
-// sort is the Go type and the kind of an object or a list. What wraps a client may send a copy, or list page by page;
+// sort is the Go type of an object or a list, and the kind if the type does not say it. What wraps a client may send a copy, or list page by page;
 // what it asks for meanwhile, with the same context, is most often of another sort.
 type sort struct {
 	goType reflect.Type
@@ -27,8 +28,13 @@ type sort struct {
 }
 
 func sortOf(obj any) (of sort) {
-	if o, ok := obj.(runtime.Object); ok {
+	switch o := obj.(type) {
+	case runtime.Unstructured:
 		of.kind = o.GetObjectKind().GroupVersionKind()
+	case *metav1.PartialObjectMetadata:
+		of.kind = o.GroupVersionKind()
+	case *metav1.PartialObjectMetadataList:
+		of.kind = o.GroupVersionKind()
 	}
 	of.goType = reflect.TypeOf(obj)
 	return of
