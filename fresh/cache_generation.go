@@ -199,8 +199,10 @@ func (g *generation) failure() error {
 // in returns the options of a list for the namespace of a client for one, "" if it is not through such a client. Another
 // namespace that the options name counts. Upstream finds nothing in a namespace of what is cluster-wide.
 func (g *generation) in(namespace string, opts []client.ListOption) []client.ListOption {
-	named := (&client.ListOptions{}).ApplyOptions(opts).Namespace
-	if namespace == "" || cmp.Or(named, namespace) != namespace {
+	if namespace == "" {
+		return opts
+	}
+	if named := (&client.ListOptions{}).ApplyOptions(opts).Namespace; cmp.Or(named, namespace) != namespace {
 		return opts
 	}
 	if g.ofCluster() {
