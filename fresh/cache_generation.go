@@ -122,7 +122,20 @@ func (g *generation) remove(ctx context.Context, of form) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.made, of)
+	maps.DeleteFunc(g.indexed, func(x *index, _ func() error) bool { return x.form == of })
 	return err
+}
+
+// outdated reports whether a form has an index that is none of these: it was removed, and made anew without it.
+func (g *generation) outdated(of form, indexes []*index) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for x := range g.indexed {
+		if x.form == of && !slices.Contains(indexes, x) {
+			return true
+		}
+	}
+	return false
 }
 
 // index adds an index, unless it is there.
@@ -298,7 +311,9 @@ func (j *judge) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 	}
 	j.note(err)
 	if err == nil && j.g.forgot.Load() { // it was under way, or the kind is back
-		_, _ = j.contradicted(ctx, nil)
+		if j.informer.HasSynced() { // nobody waits for this list
+			_, _ = j.contradicted(ctx, nil)
+		}
 		return empty, nil
 	}
 	return found, err

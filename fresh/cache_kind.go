@@ -190,7 +190,7 @@ func (k *kind) fill(ctx context.Context, g *generation) (err error) {
 	indexes, forms := slices.Clone(k.indexes), k.now.Load().forms()
 	k.mu.Unlock()
 	for _, form := range g.forms() {
-		if !slices.Contains(forms, form) {
+		if !slices.Contains(forms, form) || g.outdated(form, indexes) {
 			err = errors.Join(err, g.remove(ctx, form))
 		}
 	}

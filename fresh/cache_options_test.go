@@ -4,7 +4,9 @@ package fresh_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -212,5 +214,48 @@ func TestOptionsOfTheCache(t *testing.T) {
 		if old := made[0].GetStore().List(); len(old) > 0 {
 			t.Errorf("the old store has %d objects, want none", len(old))
 		}
+	})
+}
+
+// An index does not hold up a move: neither the context that it was added with, nor a path that cannot be listed, though the
+// informers of the next generation are made after it has started.
+func TestMoveWithAnIndex(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s, h := newMovingServer(t, inNamespaces), &tally{}
+		c, m := s.caching(t, cache.Options{NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object, d time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
+			for range 30000 {
+				runtime.Gosched()
+			}
+			return toolscache.NewSharedIndexInformer(lw, obj, d, x)
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		must(t, c.IndexField(ctx, &corev1.ConfigMap{}, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
+		handle(t, c, "metadata", &tally{})
+		handle(t, c, "typed", h)
+		cancel()
+		s.move(t, m, ofCluster)
+		h.expect(t, "moved", keysOf[ofCluster])
+		_ = said.take()
+		s.SetFault(fakeapi.At("/api/v1/gizmos"), fakeapi.Text(403, "refused"))
+		s.change(func() { s.plural = "gizmos" })
+		must(t, m.Refresh(t.Context(), ""))
+		time.Sleep(2 * time.Minute)
+		if lines := said.take("cannot follow"); len(lines) != 1 {
+			t.Errorf("said %q, want one line", lines)
+		}
+	})
+	virtual(t, func(t *testing.T) { // of an informer that is removed during a move, and made anew, no index stays
+		s, index := newMovingServer(t, inNamespaces), func(client.Object) []string { return nil }
+		c, m := s.caching(t, cache.Options{})
+		handle(t, c, "metadata", &tally{})
+		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "name", index))
+		heal := s.SetFault(fakeapi.Objects("", "list"), fakeapi.Late(3*time.Second))
+		s.move(t, m, ofCluster)
+		time.Sleep(500 * time.Millisecond) // the next generation has the index, and lists
+		must(t, c.RemoveInformer(t.Context(), &corev1.ConfigMap{}))
+		_, err := c.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
+		heal()
+		eventually(t, "moved", func() bool { return has(c, "") })
+		must(t, errors.Join(err, c.IndexField(t.Context(), &corev1.ConfigMap{}, "name", index)))
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -19,11 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/restmapper"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -479,35 +476,6 @@ func TestFormsAreApart(t *testing.T) {
 			must(t, c.IndexField(t.Context(), typed, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
 			time.Sleep(time.Second)
 			must(t, c.List(t.Context(), &corev1.ConfigMapList{}, client.MatchingFields{"name": "n"}))
-		}
-	})
-}
-
-// An index does not hold up a move: neither the context that it was added with, nor a path that cannot be listed, though the
-// informers of the next generation are made after it has started.
-func TestMoveWithAnIndex(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		s, h := newMovingServer(t, inNamespaces), &tally{}
-		c, m := s.caching(t, cache.Options{NewInformer: func(lw toolscache.ListerWatcher, obj runtime.Object, d time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
-			for range 30000 {
-				goruntime.Gosched()
-			}
-			return toolscache.NewSharedIndexInformer(lw, obj, d, x)
-		}})
-		ctx, cancel := context.WithCancel(t.Context())
-		must(t, c.IndexField(ctx, &corev1.ConfigMap{}, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
-		handle(t, c, "metadata", &tally{})
-		handle(t, c, "typed", h)
-		cancel()
-		s.move(t, m, ofCluster)
-		h.expect(t, "moved", keysOf[ofCluster])
-		_ = said.take()
-		s.SetFault(fakeapi.At("/api/v1/gizmos"), fakeapi.Text(403, "refused"))
-		s.change(func() { s.plural = "gizmos" })
-		must(t, m.Refresh(t.Context(), ""))
-		time.Sleep(2 * time.Minute)
-		if lines := said.take("cannot follow"); len(lines) != 1 {
-			t.Errorf("said %q, want one line", lines)
 		}
 	})
 }

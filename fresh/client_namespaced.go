@@ -4,6 +4,7 @@ package fresh
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,6 +35,9 @@ func (n *followingNamespaced) Get(ctx context.Context, key client.ObjectKey, obj
 	return n.Client.Get(n.in(ctx, obj), key, obj, opts...)
 }
 func (n *followingNamespaced) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if n.namespace != "" && (&client.ListOptions{}).ApplyOptions(opts).Namespace != "" { // upstream's does so while the kind is namespaced
+		opts = append(slices.Clone(opts), client.InNamespace(n.namespace))
+	}
 	return n.Client.List(n.in(ctx, list), list, opts...)
 }
 func (n *followingNamespaced) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {

@@ -78,7 +78,7 @@ func TestNamespaceOfTheContext(t *testing.T) {
 		}
 		s.change(func() { s.scope = inNamespaces }) // the mapper has not noticed
 		list := &corev1.ConfigMapList{TypeMeta: metav1.TypeMeta{Kind: "ConfigMapList", APIVersion: "v1"}}
-		if name == "live" && (one.List(t.Context(), list) != nil || len(list.Items) != 1) {
+		if name == "live" && (one.List(t.Context(), list, client.InNamespace("other")) != nil || len(list.Items) != 1 || list.Items[0].Namespace != "ns") {
 			t.Errorf("the list of one namespace has %d objects, want 1", len(list.Items))
 		}
 		s.move(t, m, inNamespaces)

@@ -94,7 +94,6 @@ func TestRecorder(t *testing.T) {
 	}
 
 	recorder.Followed("cache") // as a cache of fresh does
-
 	// A reload is reported once nobody waits for it any more.
 	got, at := scraped(t, registry)
 	for deadline := time.Now().Add(time.Minute); got != scrape && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
