@@ -319,9 +319,9 @@ func (j *judge) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 	return found, err
 }
 
-// watch watches, unless the generation is retired or forgotten. A watch that begins with the objects is refused as by a server that
-// knows no such watches if it may end as expired: a reflector would begin it again at once. It lists then, which is
-// judged whole, and rests before it tries again.
+// watch watches, unless the generation is retired or forgotten. A watch that begins with the objects is refused as by a
+// server that knows no such watches if it may end as expired: a reflector would begin it again at once. It lists then,
+// which is judged whole, and rests before it tries again.
 func (j *judge) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	switch over := j.g.retired.Load() || j.g.forgot.Load(); {
 	case (over || j.keepsOut()) && opts.SendInitialEvents != nil:
