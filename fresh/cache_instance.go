@@ -17,9 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -27,361 +25,356 @@ import (
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// generation is a cache of upstream's for one kind, with one mapping. All that upstream derives from the
-// scope of a kind (paths, namespaces, selectors, keys) is right for its life.
-type generation struct {
+// instance is a cache of controller-runtime for one kind, with one mapping. All that controller-runtime derives from
+// the scope of a kind (paths, namespaces, selectors, keys) is right for its life.
+type instance struct {
 	cache.Cache
 	k       *kind
-	mapping *meta.RESTMapping
-	retired atomic.Bool // it is no longer the present one, or never will be. It stays so
-	forgot  atomic.Bool // ForgetKind empties it: nothing that it lists or tells counts, and another one follows. It stays so
-	lost    atomic.Bool // a read has shown that the kind moved or went since this one last listed it
+	mapping *meta.RESTMapping     // of an absent instance: a guess, which leads to no request
+	state   atomic.Int32          // a state; become changes it
+	reason  atomic.Pointer[error] // why the kind is absent; nil unless the instance is, or was, absent
 
 	ctx    context.Context // of start, which writes it
-	cancel func()          // ends it
+	cancel func()          // ends the instance
 
-	mu      sync.Mutex                             // guards the rest
-	made    map[form][]*judge                      // one for each of upstream's informers
-	indexed map[*index]func() error                // adds an index, once
-	told    map[*handler]toolscache.InformerSynced // whether a handler was told the generation's first list
+	mu         sync.Mutex                                // guards the rest
+	listWatch  map[representation][]*validatingListWatch // one for each informer of controller-runtime's
+	indexed    map[*index]func() error                   // adds an index, once
+	delivering map[*handler]toolscache.InformerSynced    // reports whether a handler was given the first list
 }
 
-func newGeneration(k *kind, mapping *meta.RESTMapping) (g *generation, err error) {
-	g = &generation{k: k, mapping: mapping, made: map[form][]*judge{}, indexed: map[*index]func() error{}, told: map[*handler]toolscache.InformerSynced{}, cancel: func() {}}
+// newInstance makes an instance that is present or filling. It sends no request.
+func newInstance(k *kind, mapping *meta.RESTMapping, is state) (*instance, error) {
+	i := &instance{
+		k: k, mapping: mapping, cancel: func() {},
+		listWatch:  map[representation][]*validatingListWatch{},
+		indexed:    map[*index]func() error{},
+		delivering: map[*handler]toolscache.InformerSynced{},
+	}
+	i.state.Store(int32(is))
 	opts := k.c.opts
 	opts.Mapper = follow.Sole{RESTMapper: opts.Mapper, Mapping: mapping}
 	opts.ByObject = maps.Clone(k.c.byObject[k.gvk])
-	for obj, by := range opts.ByObject {
-		if first := k.now.Load() == nil; first && g.ofCluster() {
-			by.Namespaces = nil // the kind was not served when the options were made
-			opts.ByObject[obj] = by
+	if i.clusterScoped() {
+		for obj, by := range opts.ByObject {
+			opts.ByObject[obj] = k.forClusterScope(by)
 		}
 	}
-	opts.NewInformer = g.newInformer
-	g.Cache, err = cache.New(k.c.config, opts)
-	return g, err
+	opts.NewInformer = i.newInformer
+	var err error
+	i.Cache, err = cache.New(k.c.config, opts)
+	return i, err
 }
 
-func (g *generation) ofCluster() bool { return g.mapping.Scope.Name() == meta.RESTScopeNameRoot }
+// newAbsentInstance makes an absent instance. What it has is never listed, so its path is a guess.
+func newAbsentInstance(k *kind, reason error) (*instance, error) {
+	plural, _ := meta.UnsafeGuessKindToResource(k.gvk)
+	guess := &meta.RESTMapping{Resource: plural, GroupVersionKind: k.gvk, Scope: meta.RESTScopeNamespace}
+	i, err := newInstance(k, guess, absent)
+	if err != nil {
+		return nil, err
+	}
+	i.reason.Store(&reason)
+	return i, nil
+}
 
-func (g *generation) start(ctx context.Context) {
-	g.ctx, g.cancel = context.WithCancel(ctx)
-	g.k.c.run(func() {
-		if err := g.Start(g.ctx); err != nil && !errors.Is(err, context.Canceled) {
-			log.Log.WithName("fresh").Error(err, "A cache has ended", "kind", g.k.gvk.String())
+// absentBecause returns why the kind is absent, or nil if the instance is not absent.
+func (i *instance) absentBecause() error {
+	if !i.is(absent) {
+		return nil
+	}
+	return *i.reason.Load()
+}
+
+// forClusterScope returns the options of a kind that is cluster-scoped. Such a kind has no namespaces, and cache.New refuses
+// any that the options name: they are for the time when it is namespaced. Those of all namespaces apply to all objects. An
+// entry that names single namespaces keeps its kind from switching to the cluster scope, unless the cache has none of its
+// objects: it was made for a program that is confined to these namespaces.
+func (k *kind) forClusterScope(by cache.ByObject) cache.ByObject {
+	current := k.current.Load()
+	config, ofAll := by.Namespaces[metav1.NamespaceAll]
+	switch {
+	case ofAll:
+		by.Label = cmp.Or(config.LabelSelector, by.Label)
+		by.Field = cmp.Or(config.FieldSelector, by.Field)
+		by.UnsafeDisableDeepCopy = cmp.Or(config.UnsafeDisableDeepCopy, by.UnsafeDisableDeepCopy)
+		if config.Transform != nil {
+			by.Transform = config.Transform
 		}
-		if g.retired.Load() { // those who have an informer of it still refer to its store
-			for _, j := range g.judges() {
-				_ = j.informer.GetStore().Replace(nil, "")
+		by.Namespaces = nil
+	case current == nil || current.is(absent):
+		by.Namespaces = nil
+	}
+	return by
+}
+
+func (i *instance) clusterScoped() bool { return i.mapping.Scope.Name() == meta.RESTScopeNameRoot }
+
+// current reports whether reads and handlers use the instance.
+func (i *instance) current() bool { return i.k.current.Load() == i }
+
+func (i *instance) start(ctx context.Context) {
+	i.ctx, i.cancel = context.WithCancel(ctx)
+	i.k.c.run(func() {
+		if err := i.Start(i.ctx); err != nil && !errors.Is(err, context.Canceled) {
+			log.Log.WithName("fresh").Error(err, "A cache has ended", "kind", i.k.gvk.String())
+		}
+		if i.is(retired) { // whoever has one of its informers still refers to its store
+			for _, lw := range i.listWatches() {
+				_ = lw.informer.GetStore().Replace(nil, "")
 			}
 		}
 	})
 }
 
-// end ends a generation that is not, or no longer, the present one. It waits for nothing. Somebody may wait for
-// its informers or registrations to sync, also upstream's for several namespaces. So it goes on until they have,
-// with nothing: see list.
-func (g *generation) end() {
-	g.retired.Store(true)
-	if g.ctx == nil {
+// firstListGrace is how long a retired instance goes on at most for callers that wait for its first list: a reflector
+// pauses for up to 60 seconds, and a handler may block indefinitely.
+const firstListGrace = 90 * time.Second
+
+// end retires the instance. It waits for nothing. Callers may wait for its informers or registrations to sync, also
+// controller-runtime's own for several namespaces. So it goes on until they have synced, with an empty list.
+func (i *instance) end() {
+	i.become(retired)
+	if i.ctx == nil {
 		return
 	}
-	g.k.c.run(func() {
-		ctx, cancel := context.WithTimeout(g.ctx, 3*patience) // a reflector rests for up to 60 s; a handler may block for ever
+	i.k.c.run(func() {
+		ctx, cancel := context.WithTimeout(i.ctx, firstListGrace)
 		defer cancel()
-		_ = toolscache.WaitForCacheSync(ctx.Done(), g.synced) && toolscache.WaitForCacheSync(ctx.Done(), g.toldAll)
-		g.cancel()
+		if toolscache.WaitForCacheSync(ctx.Done(), i.synced) {
+			toolscache.WaitForCacheSync(ctx.Done(), i.delivered)
+			pause(ctx, pace) // client-go closes the channel of HasSyncedChecker a moment later, and not if ctx ends before
+		}
+		i.cancel()
 	})
 }
 
-// toldAll reports whether all handlers were told the first list. It calls with no lock held: a transform may hold
-// upstream's.
-func (g *generation) toldAll() bool {
-	g.mu.Lock()
-	told := slices.Collect(maps.Values(g.told))
-	g.mu.Unlock()
-	return !slices.ContainsFunc(told, func(synced toolscache.InformerSynced) bool { return !synced() })
+// delivered reports whether all handlers were given the first list. It calls with no lock held, because a transform may
+// hold one of controller-runtime's.
+func (i *instance) delivered() bool {
+	i.mu.Lock()
+	all := slices.Collect(maps.Values(i.delivering))
+	i.mu.Unlock()
+	return !slices.ContainsFunc(all, func(synced toolscache.InformerSynced) bool { return !synced() })
 }
 
-// tells notes that a handler is registered, and with nil that it no longer is.
-func (g *generation) tells(h *handler, synced toolscache.InformerSynced) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if delete(g.told, h); synced != nil {
-		g.told[h] = synced
+// delivers notes that a handler is registered, and with nil that it no longer is.
+func (i *instance) delivers(h *handler, synced toolscache.InformerSynced) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.delivering, h)
+	if synced != nil {
+		i.delivering[h] = synced
 	}
 }
 
-// get returns upstream's informer of a form, and makes it if there is none.
-func (g *generation) get(ctx context.Context, of form) (cache.Informer, error) {
-	return g.GetInformer(ctx, g.k.object(of), cache.BlockUntilSynced(false))
+// informer returns controller-runtime's informer of a representation, which is made if there is none. It does not wait
+// until the informer has synced.
+func (i *instance) informer(ctx context.Context, of representation) (cache.Informer, error) {
+	return i.GetInformer(ctx, i.k.object(of), cache.BlockUntilSynced(false))
 }
 
-func (g *generation) remove(ctx context.Context, of form) error {
-	err := g.RemoveInformer(ctx, g.k.object(of))
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.made, of)
-	maps.DeleteFunc(g.indexed, func(x *index, _ func() error) bool { return x.form == of })
-	return err
+// remove removes the informer of a representation, with its indexes.
+func (i *instance) remove(ctx context.Context, of representation) error {
+	i.mu.Lock()
+	delete(i.listWatch, of)
+	for x := range i.indexed {
+		if x.of == of {
+			delete(i.indexed, x)
+		}
+	}
+	i.mu.Unlock()
+	return i.RemoveInformer(ctx, i.k.object(of))
 }
 
-// outdated reports whether a form has an index that is none of these: it was removed, and made anew without it.
-func (g *generation) outdated(of form, indexes []*index) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for x := range g.indexed {
-		if x.form == of && !slices.Contains(indexes, x) {
+// hasOtherIndexes reports whether the informer of a representation has an index that is not among these: the informer
+// was removed since and made anew.
+func (i *instance) hasOtherIndexes(of representation, indexes []*index) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for x := range i.indexed {
+		if x.of == of && !slices.Contains(indexes, x) {
 			return true
 		}
 	}
 	return false
 }
 
-// index adds an index, unless it is there.
-func (g *generation) index(x *index) error {
-	g.mu.Lock()
-	add := g.indexed[x]
+// index adds an index, unless the instance has it.
+func (i *instance) index(x *index) error {
+	i.mu.Lock()
+	add := i.indexed[x]
 	if add == nil {
-		add = sync.OnceValue(func() error { return x.add(g) })
-		g.indexed[x] = add
+		add = sync.OnceValue(func() error { return x.add(i) })
+		i.indexed[x] = add
 	}
-	g.mu.Unlock()
+	i.mu.Unlock()
 	err := add()
 	if err != nil {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		delete(g.indexed, x)
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		delete(i.indexed, x)
 	}
 	return err
 }
 
-func (g *generation) forms() []form {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Collect(maps.Keys(g.made))
+// representations returns those of which the instance has informers.
+func (i *instance) representations() []representation {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Sorted(maps.Keys(i.listWatch))
 }
 
-// judges returns all, always in the same order, or those of some forms.
-func (g *generation) judges(of ...form) (all []*judge) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for form := structured; form <= metadata; form++ {
-		if len(of) == 0 || slices.Contains(of, form) {
-			all = append(all, g.made[form]...)
-		}
+// listWatches returns all, always in the same order.
+func (i *instance) listWatches() (all []*validatingListWatch) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, of := range slices.Sorted(maps.Keys(i.listWatch)) {
+		all = append(all, i.listWatch[of]...)
 	}
 	return all
 }
 
-// synced reports whether all that the generation has was listed.
-func (g *generation) synced() bool {
-	return !slices.ContainsFunc(g.judges(), func(j *judge) bool { return !j.informer.HasSynced() })
+// listWatchesOf returns those of a representation: one for each namespace that the cache has, or one for all.
+func (i *instance) listWatchesOf(of representation) []*validatingListWatch {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.listWatch[of])
 }
 
-// ready reports whether the generation can take the place of another: each of its lists has come or is
-// forbidden, and no fewer have come.
-func (g *generation) ready(old *generation) bool {
-	listed := func(all []*judge) (n int) {
-		for _, j := range all {
-			if j.informer.HasSynced() {
-				n++
-			}
+// synced reports whether all that the instance has was listed.
+func (i *instance) synced() bool {
+	return !slices.ContainsFunc(i.listWatches(), func(lw *validatingListWatch) bool { return !lw.informer.HasSynced() })
+}
+
+// listed returns how many lists have come.
+func (i *instance) listed() (n int) {
+	for _, lw := range i.listWatches() {
+		if lw.informer.HasSynced() {
+			n++
 		}
-		return n
 	}
-	all := g.judges()
-	for _, j := range all {
-		if !j.informer.HasSynced() && !apierrors.IsForbidden(j.failure()) {
+	return n
+}
+
+// canReplace reports whether the instance may take the place of another one: each of its lists has come, or is forbidden
+// although no fewer have come than to the other one.
+func (i *instance) canReplace(old *instance) bool {
+	all := i.listWatches()
+	for _, lw := range all {
+		if !lw.informer.HasSynced() && !apierrors.IsForbidden(lw.lastError()) {
 			return false
 		}
 	}
-	return listed(all) >= min(len(all), listed(old.judges()))
+	return i.listed() >= min(len(all), old.listed())
 }
 
-// failure returns why a list or a watch of the generation has failed the last time.
-func (g *generation) failure() error {
-	for _, j := range g.judges() {
-		if err := j.failure(); err != nil {
+// forbidden returns why the kind may not be listed, or nil. A program that has been given all objects in one
+// representation keeps them, whatever is forbidden later.
+func (i *instance) forbidden() (why error) {
+	for _, of := range i.representations() {
+		complete := true
+		for _, lw := range i.listWatchesOf(of) {
+			if lw.informer.HasSynced() {
+				continue
+			}
+			complete = false
+			if err := lw.lastError(); apierrors.IsForbidden(err) {
+				why = err
+			}
+		}
+		if complete {
+			return nil
+		}
+	}
+	return why
+}
+
+// lastError returns why a list or a watch of the instance has failed the last time.
+func (i *instance) lastError() error {
+	for _, lw := range i.listWatches() {
+		if err := lw.lastError(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// in returns the options of a list for the namespace of a client for one, "" if it is not through such a client. Another
-// namespace that the options name counts. Upstream finds nothing in a namespace of what is cluster-wide.
-func (g *generation) in(namespace string, opts []client.ListOption) []client.ListOption {
+// inNamespace returns the options of a list for the namespace of a client for one, "" if it is not through such a
+// client. Another namespace that the options name counts. controller-runtime finds nothing in a namespace of a
+// cluster-scoped kind.
+func (i *instance) inNamespace(namespace string, opts []client.ListOption) []client.ListOption {
 	if namespace == "" {
 		return opts
 	}
-	if named := (&client.ListOptions{}).ApplyOptions(opts).Namespace; cmp.Or(named, namespace) != namespace {
+	if named := (&client.ListOptions{}).ApplyOptions(opts).Namespace; named != "" && named != namespace {
 		return opts
 	}
-	if g.ofCluster() {
+	if i.clusterScoped() {
 		namespace = ""
 	}
 	return append(slices.Clone(opts), client.InNamespace(namespace))
 }
 
-// explain adds why the kind can't be listed to upstream's error, which is that it did not sync in time.
-func (g *generation) explain(err error) error {
+// explain adds why the kind can't be listed to controller-runtime's error, which is that it did not sync in time.
+func (i *instance) explain(err error) error {
 	if err == nil || !apierrors.IsTimeout(err) {
 		return err
 	}
-	if failed := g.failure(); failed != nil {
-		return fmt.Errorf("%w: %w", err, failed)
+	if why := i.lastError(); why != nil {
+		return fmt.Errorf("%w: %w", err, why)
 	}
 	return err
 }
 
-// newInformer is the hook of upstream's cache: it sees how an informer lists and watches.
-func (g *generation) newInformer(
-	lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+// newInformer is the hook of controller-runtime's cache: it sees how an informer lists and watches.
+func (i *instance) newInformer(
+	upstream toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 ) toolscache.SharedIndexInformer {
-	judged, of := &judge{g: g, lw: toolscache.ToListerWatcherWithContext(lw)}, formOf(obj)
+	of := representationOf(obj)
+	lw := &validatingListWatch{i: i, of: of, upstream: toolscache.ToListerWatcherWithContext(upstream)}
 	construct := toolscache.NewSharedIndexInformer
-	if g.k.c.opts.NewInformer != nil {
-		construct = g.k.c.opts.NewInformer
+	if i.k.c.opts.NewInformer != nil {
+		construct = i.k.c.opts.NewInformer
 	}
 	// Not the caller's object: a reflector reads it while the caller may write to it.
-	judged.informer = construct(judged.listWatch(), g.k.object(of), resync, indexers)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.made[of] = append(g.made[of], judged)
-	if g.k.now.Load() == g {
-		g.k.changes.Add(1)
+	lw.informer = construct(lw.listWatch(), i.k.object(of), resync, indexers)
+	i.k.settings[of].applyTo(lw.informer)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.listWatch[of] = append(i.listWatch[of], lw)
+	if i.current() {
+		i.k.changes.Add(1)
 	}
-	return impatient{judged.informer, g}
+	return instanceInformer{lw.informer, i, of}
 }
 
-// impatient is an informer that nobody waits for unless its generation is the present one: upstream's IndexField would, of
-// the next one, with the context that it was called with.
-type impatient struct {
+// instanceInformer is what controller-runtime gets as its informer.
+type instanceInformer struct {
 	toolscache.SharedIndexInformer
-	g *generation
+	i  *instance
+	of representation
 }
 
-func (i impatient) HasSynced() bool {
-	return i.g.retired.Load() || i.g.k.now.Load() != i.g || i.SharedIndexInformer.HasSynced()
+// SetTransform is called by controller-runtime with the transform of the options. One that the program has set on the
+// informer stays.
+func (x instanceInformer) SetTransform(transform toolscache.TransformFunc) error {
+	if x.i.k.settings[x.of].transform.Load() != nil {
+		return nil
+	}
+	return x.SharedIndexInformer.SetTransform(transform)
 }
 
-// judge tells the mapper of what contradicts the mapping of an informer.
-type judge struct {
-	g        *generation
-	lw       toolscache.ListerWatcherWithContext
-	informer toolscache.SharedIndexInformer
-	failed   atomic.Pointer[error] // why the last list or watch failed; nil if it did not
-	asking   atomic.Bool           // the mapper, because of an event
+// SetWatchErrorHandlerWithContext is the same for the handler of errors.
+func (x instanceInformer) SetWatchErrorHandlerWithContext(handle toolscache.WatchErrorHandlerWithContext) error {
+	if x.i.k.settings[x.of].watchErrors.Load() != nil {
+		return nil
+	}
+	return x.SharedIndexInformer.SetWatchErrorHandlerWithContext(handle)
 }
 
-func (j *judge) listWatch() toolscache.ListerWatcher {
-	return &toolscache.ListWatch{ListWithContextFunc: j.list, WatchFuncWithContext: j.watch}
-}
-
-// note notes how a list or a watch has ended.
-func (j *judge) note(err error) {
-	if err == nil {
-		j.failed.Store(nil)
-		j.g.lost.Store(false)
-		return
-	}
-	j.failed.Store(&err)
-}
-
-func (j *judge) failure() error { return ptr.Deref(j.failed.Load(), nil) }
-
-// list lists. Who waits for an informer that can get no objects would wait for ever. So the first list is
-// empty if the generation is retired, or if it is the present one and a read that began after the server has
-// refused the list shows that the kind is not served. One that may become the present one must not begin so.
-func (j *judge) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	empty := &metav1.PartialObjectMetadataList{}
-	if j.g.retired.Load() && !j.informer.HasSynced() {
-		return empty, nil
-	}
-	found, err := j.lw.ListWithContext(ctx, opts)
-	if follow.DoubtOfList(j.g.mapping, found, err) == follow.Contradiction {
-		now, unproven := j.contradicted(ctx, err)
-		switch {
-		case err != nil && meta.IsNoMatchError(unproven) && j.g.k.now.Load() == j.g && !j.informer.HasSynced():
-			return empty, nil
-		case err == nil && (now != nil || unproven != nil || j.keepsOut()):
-			err = j.expired()
-		}
-	}
-	j.note(err)
-	if err == nil && j.g.forgot.Load() { // it was under way, or the kind is back
-		if j.informer.HasSynced() { // nobody waits for this list
-			_, _ = j.contradicted(ctx, nil)
-		}
-		return empty, nil
-	}
-	return found, err
-}
-
-// watch watches, unless the generation is retired or forgotten. A watch that begins with the objects is refused as by a
-// server that knows no such watches if it may end as expired: a reflector would begin it again at once. It lists then,
-// which is judged whole, and rests before it tries again.
-func (j *judge) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	switch over := j.g.retired.Load() || j.g.forgot.Load(); {
-	case (over || j.keepsOut()) && opts.SendInitialEvents != nil:
-		return nil, apierrors.NewInvalid(j.g.k.gvk.GroupKind(), "", nil)
-	case over:
-		return nil, j.expired()
-	}
-	watching, err := j.lw.WatchWithContext(ctx, opts)
-	if follow.DoubtOf(err) == follow.Contradiction {
-		_, _ = j.contradicted(ctx, err)
-	}
-	if err != nil {
-		j.note(err)
-		return watching, err
-	}
-	return follow.Watched(watching, func(event watch.Event) (watch.Event, bool) { return j.sift(ctx, event) }), nil
-}
-
-// sift ends a watch if an object shows that the kind is not cluster-wide any more. The mapper is asked beside it.
-func (j *judge) sift(ctx context.Context, event watch.Event) (watch.Event, bool) {
-	if j.g.forgot.Load() {
-		return event, event.Type == watch.Error
-	}
-	if !j.g.ofCluster() || !follow.HasNamespace(event.Object) {
-		return event, true
-	}
-	if !j.asking.Swap(true) {
-		j.g.k.c.run(func() {
-			_, _ = j.contradicted(ctx, nil)
-			j.asking.Store(false)
-		})
-	}
-	if j.keepsOut() {
-		return watch.Event{Type: watch.Error, Object: &j.expired().ErrStatus}, true
-	}
-	return event, true
-}
-
-// keepsOut reports whether what is in namespaces must not come in: the path is cluster-wide, and the kind was
-// namespaced or the cache is for some namespaces only.
-func (j *judge) keepsOut() bool {
-	if !j.g.ofCluster() {
-		return false
-	}
-	return len(j.g.k.c.opts.DefaultNamespaces) > 0 || j.g.k.c.mapper.WasNamespaced(j.g.k.gvk.GroupKind())
-}
-
-// contradicted is called when an answer contradicts the mapping: an error, or an object in a namespace. It
-// returns what Moved returns. A path that has refused is listed anew at once if the kind is served after all.
-func (j *judge) contradicted(ctx context.Context, refused error) (*meta.RESTMapping, error) {
-	now, err := j.g.k.c.mapper.Moved(ctx, j.g.mapping, follow.Contradiction)
-	if meta.IsNoMatchError(err) || err == nil && refused != nil {
-		j.g.lost.Store(true)
-	}
-	if j.g.k.now.Load() == j.g {
-		j.g.k.ring()
-	}
-	return now, err
-}
-
-func (j *judge) expired() *apierrors.StatusError {
-	return apierrors.NewResourceExpired(j.g.k.gvk.String() + " is served at another path")
+// HasSynced reports whether nobody need wait for the informer. Nobody waits for one whose instance is not the current one:
+// controller-runtime's IndexField would, of an instance that is filling, with the context that it was called with.
+func (x instanceInformer) HasSynced() bool {
+	return x.i.is(retired) || !x.i.current() || x.SharedIndexInformer.HasSynced()
 }
