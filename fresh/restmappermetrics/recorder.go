@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 )
@@ -47,12 +48,13 @@ type Recorder struct {
 	durations                              *prometheus.HistogramVec
 	generation, groups, kinds, lastSuccess *prometheus.GaugeVec // no series before the first read
 	watching                               *prometheus.GaugeVec // no series without WatchAPIs
+	waiting                                *prometheus.GaugeVec // a series for each kind that is waited for
 }
 
 var _ apiutil.DynamicRESTMapperMetrics = (*Recorder)(nil)
 
 // New makes a recorder and registers its metrics. It returns an error if the
-// registerer has metrics of these names already, from a recorder before this one say.
+// registerer has metrics of these names already, for example from a recorder before this one.
 func New(registerer prometheus.Registerer) (*Recorder, error) {
 	r := &Recorder{
 		requests:    counter("requests_total", "Discovery requests, by class of path (document, list, version) and status code.", "path", "code"),
@@ -64,6 +66,7 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 		kinds:       gauge("kinds", "Kinds that are known to be served; one counts once for each version."),
 		lastSuccess: gauge("last_success_timestamp_seconds", "When the API server was last read with success, 0 if never."),
 		watching:    gauge("watching", "Whether all watches of WatchAPIs are open (1) or not (0)."),
+		waiting:     gauge("waiting_caches", "Caches that wait for a kind to be served.", "group", "version", "kind"),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Subsystem: subsystem,
 			Name:      "reload_duration_seconds",
@@ -72,7 +75,7 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 		}, []string{"reason"}),
 	}
 	for _, c := range []prometheus.Collector{
-		r.requests, r.reloads, r.misses, r.followed, r.durations, r.generation, r.groups, r.kinds, r.lastSuccess, r.watching,
+		r.requests, r.reloads, r.misses, r.followed, r.durations, r.generation, r.groups, r.kinds, r.lastSuccess, r.watching, r.waiting,
 	} {
 		if err := registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("register the RESTMapper's metrics: %w", err)
@@ -87,8 +90,8 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: subsystem, Name: name, Help: help}, labels)
 }
 
-func gauge(name, help string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: subsystem, Name: name, Help: help}, nil)
+func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: subsystem, Name: name, Help: help}, labels)
 }
 
 // Request counts a request. The code is 0 if there was no answer.
@@ -131,4 +134,13 @@ func (r *Recorder) Watching(open bool) {
 		value = 1
 	}
 	r.watching.WithLabelValues().Set(value)
+}
+
+// WaitingKinds sets how many caches wait for a kind.
+func (r *Recorder) WaitingKinds(gvk schema.GroupVersionKind, caches int) {
+	if caches == 0 {
+		r.waiting.DeleteLabelValues(gvk.Group, gvk.Version, gvk.Kind)
+		return
+	}
+	r.waiting.WithLabelValues(gvk.Group, gvk.Version, gvk.Kind).Set(float64(caches))
 }

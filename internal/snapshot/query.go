@@ -3,6 +3,7 @@
 package snapshot
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -68,6 +69,26 @@ func coerce(query schema.GroupVersionResource) schema.GroupVersionResource {
 // ignores those (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper).
 func unspecified(version string) bool {
 	return version == "" || version == runtime.APIVersionInternal
+}
+
+// String returns what the lookup looks for, for an error.
+func (q *Query) String() string {
+	switch {
+	case q.AnyGroup():
+		return fmt.Sprintf("resource %q in any group", q.Name)
+	case q.anyVersion():
+		return fmt.Sprintf("%s %q in group %q", q.Sought(), q.Name, q.Group)
+	default:
+		return fmt.Sprintf("%s %q in group %q, versions %q", q.Sought(), q.Name, q.Group, q.Versions)
+	}
+}
+
+// Sought returns the word for what the lookup looks for: "kind" or "resource".
+func (q *Query) Sought() string {
+	if q.ByResource {
+		return "resource"
+	}
+	return "kind"
 }
 
 // AnyGroup reports whether the lookup names no group.

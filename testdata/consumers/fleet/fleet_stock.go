@@ -15,28 +15,28 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// fleet is for stock controller-runtime, where nothing watches what a cluster serves. So
+// clusters is for stock controller-runtime, where nothing watches what a cluster serves. So
 // whileServed asks until the kind is there, and never notices that the kind has gone.
-type fleet struct{}
+type clusters struct{}
 
 const askEvery = 10 * time.Second
 
-func newFleet(options) fleet { return fleet{} }
+func newFleet(options) clusters { return clusters{} }
 
-func (fleet) clusterOptions(*cluster.Options) {}
+func (clusters) clusterOptions(*cluster.Options) {}
 
-func (fleet) Engage(context.Context, multicluster.ClusterName, cluster.Cluster) error { return nil }
+func (clusters) Engage(context.Context, multicluster.ClusterName, cluster.Cluster) error { return nil }
 
-func (fleet) Start(ctx context.Context) error {
+func (clusters) Start(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
 
-func (fleet) Healthz(req *http.Request) error { return healthz.Ping(req) }
+func (clusters) Healthz(req *http.Request) error { return healthz.Ping(req) }
 
-func (fleet) DebugHandler() http.Handler { return http.NotFoundHandler() }
+func (clusters) DebugHandler() http.Handler { return http.NotFoundHandler() }
 
-func (fleet) whileServed(ctx context.Context, _ string, cl cluster.Cluster, kind schema.GroupVersionKind, run func(context.Context) error) error {
+func (clusters) whileServed(ctx context.Context, _ string, cl cluster.Cluster, kind schema.GroupVersionKind, run func(context.Context) error) error {
 	for ctx.Err() == nil {
 		if _, err := cl.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err == nil {
 			return run(ctx)

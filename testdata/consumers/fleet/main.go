@@ -130,7 +130,7 @@ const retry = 10 * time.Second
 // multicluster-runtime can't do that: it refuses a cluster that does not serve what it
 // watches, and then all controllers lose the cluster.
 type markers struct {
-	fleet fleet
+	fleet clusters
 	kind  schema.GroupVersionKind
 }
 
