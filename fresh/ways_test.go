@@ -62,7 +62,7 @@ func TestWithoutAMapper(t *testing.T) {
 	})
 }
 
-// Managers and clusters make parts that follow, the manager's API reader too, and take those that the program makes.
+// Managers and clusters make parts that follow, the API reader too, and take those that the program makes.
 func TestManagersAndClusters(t *testing.T) {
 	s := newMovingServer(t, inNamespaces)
 	for name, make := range map[string]func(cluster.Options) (cluster.Cluster, error){
@@ -70,7 +70,7 @@ func TestManagersAndClusters(t *testing.T) {
 			return fresh.NewManager(s.Config(), ctrl.Options{MapperProvider: o.MapperProvider, NewClient: o.NewClient, NewCache: o.NewCache, Metrics: server.Options{BindAddress: "0"}})
 		},
 		"cluster": func(o cluster.Options) (cluster.Cluster, error) {
-			return cluster.New(s.Config(), func(made *cluster.Options) { *made = o }, fresh.Cluster)
+			return fresh.NewCluster(s.Config(), func(made *cluster.Options) { *made = o })
 		},
 	} {
 		s.change(func() { s.scope = inNamespaces })
@@ -89,8 +89,8 @@ func TestManagersAndClusters(t *testing.T) {
 		s.move(t, mapper, ofCluster)
 		must(t, write(made.GetClient(), "", "n"))
 		eventually(t, name+": the cache follows", func() bool { return has(made.GetClient(), "") })
-		if name == "manager" && !has(made.GetAPIReader(), "") {
-			t.Error("the API reader of a manager does not follow")
+		if !has(made.GetAPIReader(), "") {
+			t.Errorf("%s: the API reader does not follow", name)
 		}
 		own, err := make(cluster.Options{
 			MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return honest{mapper}, nil },
@@ -104,10 +104,11 @@ func TestManagersAndClusters(t *testing.T) {
 		}
 	}
 	_, withoutConfig := fresh.NewManager(nil, ctrl.Options{})
+	_, noCluster := fresh.NewCluster(nil)
 	_, noClient := newClient(nil, client.Options{})
 	_, noWatch := newWithWatch(nil, client.Options{})
 	_, noCache := newCache(nil, cache.Options{})
-	if all := []error{withoutConfig, noClient, noWatch, noCache}; slices.Contains(all, nil) {
+	if all := []error{withoutConfig, noCluster, noClient, noWatch, noCache}; slices.Contains(all, nil) {
 		t.Errorf("without a config: %v, want an error of each", all)
 	}
 }
