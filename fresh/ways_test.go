@@ -26,6 +26,7 @@ import (
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/fresh"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
 // What the tests are about. A controller-runtime tree with this mapper inside has other names for it.
@@ -118,12 +119,13 @@ func TestManagersAndClusters(t *testing.T) {
 func TestManagerWithoutWiring(t *testing.T) {
 	s := newMovingServer(t, inNamespaces)
 	_ = said.take()
-	for range 2 {
+	for n := range 2 {
 		mgr, err := fresh.NewManager(s.Config(), ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
 		must(t, err)
-		refresh(t, mgr.GetClient())
-		s.change(func() { s.plural += "s" })
-		refresh(t, mgr.GetClient())
+		mapper := mgr.GetRESTMapper().(*apiutil.DynamicRESTMapper)
+		must(t, mapper.Refresh(t.Context()))
+		s.PutVersion(fmt.Sprint("group", n), fakeapi.Version{Name: "v1"})
+		must(t, mapper.Refresh(t.Context()))
 	}
 	eventually(t, "the mapper logs", func() bool { return len(said.take("served APIs changed")) > 0 })
 	families, err := metrics.Registry.Gather()
