@@ -47,7 +47,7 @@ func read[T any](
 	var absent absence
 	if m.absent != nil {
 		began := m.reloader.Snapshot()
-		absent = absence{share.KeyOf("query", fmt.Appendf(nil, "%#v", q)), began.Generation(), began.LastResetOfAny()}
+		absent = absence{share.KeyOf("query", fmt.Appendf(nil, "%#v", q)), began.Generation(), began.LastReset()}
 		if _, known := m.absent.Get(absent); known {
 			answer, _, err := find(began)
 			return answer, err

@@ -89,12 +89,6 @@ func (r *Reloader) Reset() {
 	r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.Reset(now) })
 }
 
-// ResetGroup is Reset for one group, which is then read live.
-func (r *Reloader) ResetGroup(group string) {
-	now := r.tick()
-	r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.ResetGroup(group, now) })
-}
-
 func (r *Reloader) tick() snapshot.Tick {
 	now := snapshot.Tick(r.ticks.Add(1))
 	if now == 1 {

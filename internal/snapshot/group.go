@@ -69,16 +69,7 @@ type Group struct {
 // overlay is what a snapshot knows of a group beside what the document says.
 type overlay struct {
 	document *Group // what that says; nil if it has no such group
-	listed   Tick   // when the group's own list was last read; or the last document that had it, if no longer (no reset was pending then)
-	reset    Tick   // the last ResetGroup while it is pending, else 0
-}
-
-// awaits reports whether a ResetGroup is pending, and v was not read live since.
-func (o *overlay) awaits(v *Version) bool {
-	if o.reset == 0 {
-		return false
-	}
-	return v.Asked < o.reset || v.Err != nil
+	listed   Tick   // when the group's own list was last read; or the last document that had it, if no longer
 }
 
 // NewGroup makes a group of a document, of versions in server order. preferred may be
@@ -213,12 +204,12 @@ func (g *Group) sameAnswers(other *Group) bool {
 
 // sameAsDocument reports whether g answers as a document's group does: the same versions in the same
 // order, and of each the same answers or a failure. Of versions that the document only names it says no
-// more. A group whose reset is pending does not. document may be nil.
+// more. document may be nil.
 func (g *Group) sameAsDocument(document *Group) bool {
 	switch {
 	case g == document:
 		return true
-	case document == nil, g.laid().reset > 0, g.preferred != document.preferred:
+	case document == nil, g.preferred != document.preferred:
 		return false
 	}
 	return slices.EqualFunc(g.versions, document.versions, func(v, documented Version) bool {

@@ -80,7 +80,7 @@ func (s *Snapshot) withDocument(g, document *Group, all bool, now Tick) *Group {
 	}
 	next := s.fork(g, g.name)
 	next.over.document = document
-	if document == nil && g.laid().document != nil && next.over.reset == 0 {
+	if document == nil && g.laid().document != nil {
 		next.over.listed = max(next.over.listed, s.read)
 	}
 	if all || document != g.laid().document {
@@ -97,7 +97,7 @@ func (s *Snapshot) withDocument(g, document *Group, all bool, now Tick) *Group {
 
 // isLeft reports whether anything is known of a group of the snapshot's own.
 func (g *Group) isLeft() bool {
-	return g.over.document != nil || g.over.reset > 0 || len(g.versions) > 0
+	return g.over.document != nil || len(g.versions) > 0
 }
 
 // takeNews replaces what was read before the document's read began. What document does not have
@@ -195,9 +195,6 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 	next := s.fork(g, group)
 	if v == nil {
 		next.versions = append(next.versions, Version{Name: version})
-		if s.forgotReset(g, now) {
-			next.over.reset = s.lastReset
-		}
 	}
 	v = next.Version(version)
 	v.take(found, now)
@@ -208,20 +205,6 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 		v.Table = documented.Table // one copy for all mappers
 	}
 	return s.with(next)
-}
-
-// forgotReset reports whether g may have been reset after now, and have forgotten that because its
-// list, and all that it knew, was read since: a version that it did not know was not. g may be nil.
-func (s *Snapshot) forgotReset(g *Group, now Tick) bool {
-	switch {
-	case s.lastReset < now, s.lastReset == s.reset: // nothing was, or all
-		return false
-	case g == nil:
-		return true
-	case g.over == nil:
-		return s.read > now
-	}
-	return g.over.listed > now
 }
 
 // take takes what the version's own path has told at now.
@@ -256,18 +239,8 @@ func (s *Snapshot) newsSince(group string, from *Snapshot, now Tick) bool {
 // Reset makes everything count as unread that was read before now.
 func (s *Snapshot) Reset(now Tick) *Snapshot {
 	next := *s
-	next.reset, next.lastReset = max(now, s.reset), max(now, s.lastReset)
+	next.reset = max(now, s.reset)
 	return &next
-}
-
-// ResetGroup makes one group count as unread until its list and each of its versions were
-// read live after now. An unknown group counts as known until then.
-func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
-	g := s.fork(s.Group(group), group)
-	g.over.reset = max(g.over.reset, now)
-	next := s.with(g)
-	next.lastReset = max(now, s.lastReset)
-	return next
 }
 
 // fork returns a copy of g to change, which lies over what the document says of the group. Its
@@ -297,16 +270,7 @@ func (s *Snapshot) fork(g *Group, name string) *Group {
 // finish ends the change of a copy.
 func (g *Group) finish() {
 	g.forget()
-	g.settle()
 	g.rank()
-}
-
-// settle forgets the reset of the group once its list and each of its versions were read live.
-func (g *Group) settle() {
-	awaited := func(v Version) bool { return g.over.awaits(&v) }
-	if g.over.listed > g.over.reset && !slices.ContainsFunc(g.versions, awaited) {
-		g.over.reset = 0
-	}
 }
 
 // mostUnnamed bounds the versions of a group that the document does not have, and mostLeft the

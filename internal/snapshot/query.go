@@ -133,9 +133,8 @@ func (q *Query) about(g *Group) (names []string) {
 	if !q.anyVersion() {
 		return q.Versions
 	}
-	reset := g.laid().reset
 	for _, i := range g.ranked {
-		if v := &g.versions[i]; !v.Gone || v.returned() || v.Asked < reset {
+		if v := &g.versions[i]; !v.Gone || v.returned() {
 			names = append(names, v.Name)
 		}
 	}

@@ -38,7 +38,7 @@ func (s *Snapshot) Due(all bool) (differing [][]Read, dropped []Read) {
 		reads, o := s.LiveReads(g.name), g.laid()
 		versions := reads[:len(reads)-1]
 		switch {
-		case o.document == nil && o.reset == 0:
+		case o.document == nil:
 			for _, r := range versions {
 				asked[r] = g.Version(r.Version).Asked
 			}
