@@ -32,7 +32,9 @@ type Version struct {
 	// read there has Read <= Asked. News ends a failure: then it counts as never asked.
 	Asked Tick
 
-	named Tick // when a list, or a document with news of it, last named it; 0: not since it was found gone
+	// named is when the latest list, or the latest document with news of the group, named it: then it has a place
+	// in the order. 0: that left it out, or it was found gone since.
+	named Tick
 }
 
 // known reports whether the version was ever read, or asked in vain, and nobody has named it since
