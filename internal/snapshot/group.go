@@ -5,6 +5,7 @@ package snapshot
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 )
 
 // Tick numbers the reads and resets of one mapper in the order in which they began. A
@@ -71,7 +72,19 @@ type Group struct {
 // overlay is what a snapshot knows of a group beside what the document says.
 type overlay struct {
 	document *Group // what that says; nil if it has no such group
-	listed   Tick   // when the group's own list was last read; or the last document that had it, if no longer
+
+	used   *atomic.Bool // a lookup was answered from the group since somebody took note of that; all copies share it
+	listed Tick         // when the group's own list was last read; or the last document that had it, if no longer
+}
+
+// TakeUse reports whether a lookup was answered from the group since the last call.
+func (g *Group) TakeUse() bool { return g.over != nil && g.over.used.Swap(false) }
+
+// use notes that a lookup is answered from the group. It does not write if that is known.
+func (g *Group) use() {
+	if g.over != nil && !g.over.used.Load() {
+		g.over.used.Store(true)
+	}
 }
 
 // NewGroup makes a group of a document, of versions in server order. preferred may be

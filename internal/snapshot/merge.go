@@ -2,7 +2,10 @@
 
 package snapshot
 
-import "slices"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // How a read changes what is known (R1, R2, R4). Only the 404 of a version's own path removes the
 // version. Of two reads the one that began later counts. A document that repeats what it had of a
@@ -239,7 +242,7 @@ func (s *Snapshot) Reset(now Tick) *Snapshot {
 // versions may be changed, too. g is nil if nothing is known of the group.
 func (s *Snapshot) fork(g *Group, name string) *Group {
 	if g == nil {
-		return &Group{name: name, over: &overlay{}}
+		return &Group{name: name, over: &overlay{used: new(atomic.Bool)}}
 	}
 	own := &struct { // one allocation
 		group Group
@@ -247,6 +250,9 @@ func (s *Snapshot) fork(g *Group, name string) *Group {
 	}{*g, g.laid()}
 	next := &own.group
 	next.over, next.versions = &own.over, slices.Clone(g.versions)
+	if next.over.used == nil {
+		next.over.used = new(atomic.Bool)
+	}
 	if g.over == nil {
 		for i := range next.versions {
 			v := &next.versions[i]
