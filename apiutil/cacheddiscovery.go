@@ -67,7 +67,7 @@ type state struct {
 
 func (d *cachedDiscovery) state() state {
 	s := d.mapper.reloader.Snapshot()
-	return state{s.Generation(), s.Document(), s.LastResetOfAny()}
+	return state{s.Generation(), s.Document(), s.LastReset()}
 }
 
 // current returns the last reading. It waits for the next one if the mapper has learnt of a

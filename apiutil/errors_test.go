@@ -158,7 +158,7 @@ func TestFaultIsNeverNoMatch(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					defer time.Sleep(time.Minute) // reads that nobody waits for end by their timeouts
-					for _, stage := range []string{"at first use", "after warm-up", "after Reset", "after ResetGroup"} {
+					for _, stage := range []string{"at first use", "after warm-up", "after Reset"} {
 						for i, form := range lookupForms(faultKnown) {
 							if strings.Contains(form.name, "sFor ") && stage != "after warm-up" || fc.brief && !strings.HasPrefix(form.name, "RESTMapping ") {
 								continue
@@ -206,11 +206,8 @@ func (f *faultPlay) play(t *testing.T, forms fakeapi.Forms) {
 	}
 	f.server.PutVersion("example.com", fakeVersion("v1", "Known", "New"))
 	f.server.PutVersion("example.org", fakeVersion("v1", "Newer"))
-	switch f.stage {
-	case "after Reset":
+	if f.stage == "after Reset" {
 		f.mapper.Reset()
-	case "after ResetGroup":
-		f.mapper.ResetGroup(faultKnown.Group)
 	}
 	f.server.TakeRequests()
 	match := f.match
@@ -352,7 +349,7 @@ func TestTheServerSaysAbsent(t *testing.T) {
 					readAll(t, m)
 					server.Remove(fooKind.Group)
 					server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Audited(fault))
-					m.ResetGroup(fooKind.Group)
+					m.Reset()
 					if whose != fakeapi.AuditSuccesses && (whose != fakeapi.AuditNone || name != "nothing") {
 						wantAbsent(t, m, fooKind, barKind)
 						if _, err := m.RESTMapping(fooKind.GroupKind()); !meta.IsNoMatchError(err) {

@@ -108,7 +108,7 @@ func ExampleNewDynamicRESTMapper() {
 }
 
 // After a Reset, a known kind is looked up on the server again. If you know which group has
-// changed, mapper.ResetGroup("example.com") saves the reads of the others.
+// changed, mapper.Refresh(ctx, "example.com") reads that group alone.
 func ExampleDynamicRESTMapper_Reset() {
 	server := fakeapi.New(widgets)
 	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})

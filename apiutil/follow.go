@@ -51,7 +51,7 @@ func (s *source) Changed() <-chan struct{} { return s.m.reloader.Changed() }
 
 func (s *source) Generation() uint64 {
 	now := s.m.reloader.Snapshot()
-	return now.Generation() + uint64(now.LastResetOfAny()) // neither ever falls
+	return now.Generation() + uint64(now.LastReset()) // neither ever falls
 }
 
 const (

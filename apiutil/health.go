@@ -85,6 +85,7 @@ func (m *DynamicRESTMapper) record(r reload.Report) {
 		if !m.health.CompareAndSwap(before, &then) {
 			continue
 		}
+		r.Read.Group, r.Read.Version = shortName(r.Read.Group), shortName(r.Read.Version)
 		if m.reports.Waiting() >= mostSnapshots {
 			r.After = nil
 		}

@@ -22,10 +22,6 @@ func (m *DynamicRESTMapper) Reset() { m.ResetWithContext(context.Background()) }
 // ResetWithContext is Reset. It does not use the context, because it waits for nothing.
 func (m *DynamicRESTMapper) ResetWithContext(context.Context) { m.reloader.Reset() }
 
-// ResetGroup is Reset for one group; "" is the core group. The next lookup in the group
-// reads it live. Hits in other groups still cost no request.
-func (m *DynamicRESTMapper) ResetGroup(group string) { m.reloader.ResetGroup(group) }
-
 // Refresh reads the server now: everything, or the given groups live; "" is the core
 // group. Every lookup after Refresh knows what it found. Without groups the error is nil
 // if the server could be read, even if single versions did not answer: Status has those.

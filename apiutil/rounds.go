@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/share"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -40,6 +41,12 @@ type asked struct {
 // shared asks a question in the present round, or, if that is older than age, in the next. The reads of its answer
 // began after the tick that it returns. It waits until ctx ends; the reads go on for others.
 func (m *DynamicRESTMapper) shared(ctx context.Context, age time.Duration, q question, ask func(context.Context, snapshot.Tick) error) (*asked, error) {
+	for _, name := range []*string{&q.Group, &q.Version, &q.Kind} {
+		if len(*name) > mostName { // a round is kept, and must not keep the long names of a caller
+			key := share.KeyOf("name", []byte(*name))
+			*name = string(key[:])
+		}
+	}
 	a := m.rounds.join(m.reloader.Now(), age, q, func(a *asked) {
 		defer close(a.done)
 		a.err = ask(context.WithoutCancel(ctx), a.began)

@@ -41,13 +41,16 @@ func (m *DynamicRESTMapper) WaitForKinds(ctx context.Context, gvks ...schema.Gro
 // that is not Established yet is not served. In an outage, and if anything else keeps the mapper from finding out,
 // IsServed returns an error, for which meta.IsNoMatchError is false; a group-version whose APIService does not answer
 // is an error, too, and others do not matter. It does not try again: the error comes at once, or after RequestTimeout
-// if the server is silent, or when ctx ends.
+// in all if the server is silent, or when ctx ends.
 //
 // Each call costs requests: in a reconciler, look the kind up, and ask meta.IsNoMatchError.
 // The answer is that of a moment: the kind may come a second later, and go. WaitForKinds waits for it,
 // RunWhileServed and the package latekinds follow it.
 func (m *DynamicRESTMapper) IsServed(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
 	defer m.noteUse()
+	silent := discovery.NotAwaited(snapshot.ReadVersion(gvk.Group, gvk.Version), m.options.RequestTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, m.options.RequestTimeout, silent)
+	defer cancel()
 	q, find := lookupOf(gvk)
 	found := m.reloader.LookupSince(ctx, m.reloader.Now(), q, find)
 	known, current := find(found.Snapshot)
@@ -65,7 +68,9 @@ func (m *DynamicRESTMapper) IsServed(ctx context.Context, gvk schema.GroupVersio
 // lookupOf returns the lookup of a kind, in its version or in any.
 func lookupOf(gvk schema.GroupVersionKind) (snapshot.Query, reload.Finder) {
 	versions := []string{gvk.Version}
-	return snapshot.KindQuery(gvk.GroupKind(), versions), func(s *snapshot.Snapshot) (known, current bool) {
+	q := snapshot.KindQuery(gvk.GroupKind(), versions)
+	q.Thorough = true
+	return q, func(s *snapshot.Snapshot) (known, current bool) {
 		_, current, err := s.RESTMapping(gvk.GroupKind(), versions)
 		return err == nil, current
 	}

@@ -37,12 +37,7 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 	case "ask":
 		return s.askAll(kindOf(args[0])), nil
 	case "reset":
-		if len(args) == 0 {
-			s.mapper.Reset()
-		}
-		for _, group := range args {
-			s.mapper.ResetGroup(group)
-		}
+		s.mapper.Reset()
 	case "miss":
 		for _, err := range []error{miss(s.mapper, "nowhere.example.com"), miss(s.mapper, otherKind.Group), missByResource(s.mapper, "")} {
 			if !meta.IsNoMatchError(err) {
@@ -373,7 +368,6 @@ func (s *storyStage) background(command string, args []string) (told string, err
 	case "busy":
 		d, err := time.ParseDuration(args[1])
 		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
-			s.mapper.ResetGroup(name)
 			_ = miss(s.mapper, name, "v1")
 		}
 		return "", err

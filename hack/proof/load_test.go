@@ -101,10 +101,8 @@ func (l *load) call(ctx context.Context, m *apiutil.DynamicRESTMapper, r *rand.R
 		return n < 0
 	}
 	switch {
-	case of(l.resetting / 2):
+	case of(l.resetting):
 		m.Reset()
-	case of(l.resetting / 2):
-		m.ResetGroup(k.Group)
 	case of(l.waiting): // of three times once for a kind that never comes
 		kinds := []gvk{k.gvk, c, l.never[0]}[:2+r.IntN(3)/2]
 		err := l.timed(ctx, fmt.Sprintf("WaitForKinds(%v)", kinds), func(ctx context.Context) error { return m.WaitForKinds(ctx, kinds...) })

@@ -25,6 +25,9 @@ type Query struct {
 	// without a version the beginning of a group's name suffices, and "" matches any
 	// group.
 	ByResource bool
+	// Thorough reports whether no document proves that the group named has nothing: its list and its versions
+	// are read, too, also by the mapper's first lookup.
+	Thorough bool
 }
 
 // KindQuery is the query of a lookup by kind, in the given versions or in any.
@@ -133,9 +136,8 @@ func (q *Query) about(g *Group) (names []string) {
 	if !q.anyVersion() {
 		return q.Versions
 	}
-	reset := g.laid().reset
 	for _, i := range g.ranked {
-		if v := &g.versions[i]; !v.Gone || v.returned() || v.Asked < reset {
+		if v := &g.versions[i]; !v.Gone || v.returned() {
 			names = append(names, v.Name)
 		}
 	}
