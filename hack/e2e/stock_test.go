@@ -550,6 +550,15 @@ func namespacedCallClusterScoped(s *stock) {
 	}
 	cached := s.cache(s.mapper(), kind)
 	must(s.T, s.get(cached, kind, "default/one"))
+	list = kind.list()
+	must(s.T, cached.List(s.Context(), list, client.InNamespace("default")))
+	if len(list.Items) != 0 {
+		s.Errorf("List in a namespace from the cache has %d objects; want none", len(list.Items))
+	}
+	must(s.T, c.Create(s.Context(), kind.object("default/four")))
+	if !s.exists(clusterScoped(kind), "four") {
+		s.Error("Create has made no cluster-scoped object")
+	}
 	must(s.T, c.Delete(s.Context(), kind.object("default/one")))
 	eventually(s.T, "the end of the cluster-scoped object", func() bool { return !s.exists(clusterScoped(kind), "one") })
 	must(s.T, c.DeleteAllOf(s.Context(), kind.object(""), client.InNamespace("default")))
