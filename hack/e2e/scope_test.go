@@ -66,7 +66,7 @@ func TestScopeChanges(t *testing.T) {
 	mapper := newMapper()
 	alone := s.client(mapper)
 	for _, c := range []client.Client{running, alone} {
-		must(t, s.get(c, kind, "default/one"))
+		must(t, s.get(c, kind, "default/one"), c.List(t.Context(), kind.list()))
 	}
 	s.replace(kind, becomes)
 	ensure("one")
@@ -112,6 +112,8 @@ func TestScopeChanges(t *testing.T) {
 		}
 		s.says(err, "the server could not find the requested resource")
 	}
+	s.says(s.get(alone, kind, "default/one"), "the server could not find the requested resource")
+	s.says(alone.List(t.Context(), kind.list(), client.InNamespace("default")), "the server could not find the requested resource")
 	eventually(t, "the end of the object that the request for metadata has deleted", func() bool { return !s.exists(becomes, "one") })
 	ensure("one")
 
