@@ -62,15 +62,6 @@ paths() {
 # actions finds those that are not pinned to a commit, with the version beside it.
 actions() { ! grep -H 'uses:' .github/workflows/*.yml | grep -vE 'uses: [a-z-]+/[a-z-]+@[0-9a-f]{40} # v[0-9.]+$'; }
 
-# claims finds comments beside sentences about plain controller-runtime that name no row of TestStock in hack/e2e.
-claims() {
-	local row status=0
-	while IFS= read -r row; do
-		grep -qF "{\"$row\", " hack/e2e/stock_test.go || { echo "TestStock has no row $row" && status=1; }
-	done < <(git ls-files --cached --others --exclude-standard '*.md' | xargs grep -ohE 'TestStock/[a-z0-9-]+' | cut -d/ -f2 | sort -u)
-	return $status
-}
-
 # stock finds sentences about plain controller-runtime whose comment names no row of TestStock.
 stock() {
 	local row missing=0
@@ -90,7 +81,6 @@ words() { ! xargs -0 grep -niE "$private_words" /dev/null <"$files"; }
 
 list '*.go' >"$files"
 check gofmt gofmt_
-check 'claims about plain controller-runtime' claims
 check 'pinned actions' actions
 list '*.md' >"$files"
 check 'sentences about stock' stock
