@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +34,7 @@ type source struct {
 	mu sync.Mutex // held for a moment only; guards what is in confirming, too
 
 	confirming map[confirmers]*confirming
+	polled     map[schema.GroupVersion]time.Time // when a version, or under the empty one the document, was polled last
 }
 
 var _ follow.Source = (*source)(nil)
@@ -161,6 +163,39 @@ func (s *source) begin(of confirmers, c *confirming) {
 		again()
 	}()
 }
+
+// pollAge is how old the answer to a poll may be: who polls does so every 30 seconds, each at moments of its own.
+const pollAge = 20 * time.Second
+
+// Poll asks whether kinds are served now.
+func (s *source) Poll(ctx context.Context, kinds []schema.GroupVersionKind) error {
+	version := kinds[0].GroupVersion()
+	several := slices.ContainsFunc(kinds, func(gvk schema.GroupVersionKind) bool { return gvk.GroupVersion() != version })
+	if several {
+		version = schema.GroupVersion{} // stands for the document
+	}
+	s.mu.Lock()
+	polled := time.Since(s.polled[version]) < pollAge
+	if !polled {
+		if s.polled == nil || len(s.polled) >= mostConfirming {
+			s.polled = map[schema.GroupVersion]time.Time{}
+		}
+		s.polled[version] = time.Now()
+	}
+	s.mu.Unlock()
+	switch {
+	case polled:
+		return nil
+	case several:
+		return s.m.reloader.Refresh(ctx)
+	}
+	_, err := s.m.reloader.ReadLive(ctx, version)
+	return err
+}
+
+func (s *source) Watching() bool { return s.m.watching() }
+
+func (s *source) Hint(err error) string { return s.m.NoMatchHint(err) }
 
 // countFollowed is called when a client or a cache has followed a kind to another path.
 func (m *DynamicRESTMapper) countFollowed(who string) {

@@ -66,7 +66,7 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 		}
 		by.Namespaces = maps.Clone(by.Namespaces)
 		by.UnsafeDisableDeepCopy, by.EnableWatchBookmarks = copied(by.UnsafeDisableDeepCopy), copied(by.EnableWatchBookmarks)
-		c.byObject[gvk] = map[client.Object]cache.ByObject{object(opts.Scheme, gvk, formOf(obj)): by}
+		c.byObject[gvk] = map[client.Object]cache.ByObject{newObject(opts.Scheme, gvk, representationOf(obj)): by}
 	}
 	return c, nil
 }
@@ -101,6 +101,7 @@ type followingCache struct {
 	mapper   *follow.Mapper
 	kindsOf  follow.Kinds
 	started  chan struct{} // closed by Start
+	polling  atomic.Bool   // a goroutine asks whether absent kinds are served
 	running  atomic.Int64  // goroutines; a sync.WaitGroup can't have one more while Start waits
 
 	mu    sync.Mutex                                 // held to add and remove kinds
@@ -108,16 +109,25 @@ type followingCache struct {
 	ctx   context.Context                            // of Start; nil before. mu guards it
 }
 
-// at returns what the cache has of a kind, and makes it if there is nothing.
-func (c *followingCache) at(gvk schema.GroupVersionKind) (*kind, error) {
+// kindFor returns what the cache has of a kind, and makes it if there is nothing. A kind that is not served, and that
+// the options name, is made for an informer. A read of it gets the error of its lookup.
+func (c *followingCache) kindFor(gvk schema.GroupVersionKind, forInformer bool) (*kind, error) {
 	if k := c.kinds.Get(gvk); k != nil {
 		return k, nil
 	}
 	mapping, err := c.mapper.Mapping(gvk)
+	optional := c.byObject[gvk] != nil
+	if optional && err == nil { // what is gone has its last mapping
+		if _, known := c.mapper.Now(gvk); meta.IsNoMatchError(known) {
+			err = known
+		}
+	}
+	waits := optional && forInformer && meta.IsNoMatchError(err)
 	switch {
-	case err != nil && len(c.opts.DefaultNamespaces) > 0: // upstream's text differs
+	case err == nil || waits:
+	case len(c.opts.DefaultNamespaces) > 0: // controller-runtime's text differs
 		return nil, fmt.Errorf("failed to get restmapping: %w", err)
-	case err != nil:
+	default:
 		return nil, err
 	}
 	c.mu.Lock()
@@ -125,37 +135,44 @@ func (c *followingCache) at(gvk schema.GroupVersionKind) (*kind, error) {
 	if k := c.kinds.Get(gvk); k != nil {
 		return k, nil
 	}
-	k, err := newKind(c, gvk, mapping)
+	var k *kind
+	if waits {
+		k, err = newAbsentKind(c, gvk, err)
+	} else {
+		k, err = newKind(c, gvk, mapping)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if c.ctx != nil {
 		k.start(c.ctx)
-		k.now.Load().WaitForCacheSync(context.WithoutCancel(c.ctx)) // that is, until it has started: it has no informers yet
+		k.current.Load().WaitForCacheSync(context.WithoutCancel(c.ctx)) // that is, until it has started: it has no informers yet
 	}
 	c.kinds.Store(gvk, k)
-	k.ring() // for what has happened since the lookup
+	k.wake() // for what has happened since the lookup
 	return k, nil
 }
 
-// Get returns what the kind's present cache has.
+// Get returns what the kind's current instance has.
 func (c *followingCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return c.read(obj, func(g *generation) error {
-		if !g.ofCluster() {
+	return c.read(obj, func(i *instance) error {
+		if !i.clusterScoped() {
 			key.Namespace = cmp.Or(key.Namespace, follow.NamespaceOf(ctx, obj))
 		}
-		return g.Get(ctx, key, obj, opts...)
+		return i.Get(ctx, key, obj, opts...)
 	})
 }
 
-// List returns what the kind's present cache has.
+// List returns what the kind's current instance has.
 func (c *followingCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return c.read(list, func(g *generation) error { return g.List(ctx, list, g.in(follow.NamespaceOf(ctx, list), opts)...) })
+	return c.read(list, func(i *instance) error {
+		return i.List(ctx, list, i.inNamespace(follow.NamespaceOf(ctx, list), opts)...)
+	})
 }
 
-// read reads from the present generation of a kind, and once more if that is retired meanwhile. If the informer is
-// removed meanwhile, that is a read which comes after: it makes another one.
-func (c *followingCache) read(obj runtime.Object, from func(*generation) error) error {
+// read reads from the current instance of a kind, and once more if that is retired meanwhile. If the informer is removed
+// meanwhile, that is a read which comes after: it makes another one.
+func (c *followingCache) read(obj runtime.Object, from func(*instance) error) error {
 	gvk, err := c.kindsOf.Of(obj)
 	if err != nil {
 		return err
@@ -164,33 +181,36 @@ func (c *followingCache) read(obj runtime.Object, from func(*generation) error) 
 		if c.opts.ReaderFailOnMissingInformer && c.kinds.Get(gvk) == nil {
 			return &cache.ErrResourceNotCached{GVK: gvk}
 		}
-		k, err := c.at(gvk)
+		k, err := c.kindFor(gvk, false)
 		if err != nil {
 			return err
 		}
-		g := k.now.Load()
-		if err = from(g); !g.retired.Load() {
-			return g.explain(err)
+		current := k.current.Load()
+		if why := current.absentBecause(); why != nil {
+			return why
+		}
+		if err = from(current); !current.is(retired) {
+			return current.explain(err)
 		}
 	}
 }
 
-// GetInformer returns an informer that stays when the kind moves.
+// GetInformer returns an informer that stays when the kind switches to another path, or is absent.
 func (c *followingCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
 	gvk, err := c.kindsOf.Of(obj)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		k, err := c.at(gvk)
+		k, err := c.kindFor(gvk, true)
 		if err != nil {
 			return nil, err
 		}
-		g := k.now.Load()
-		if _, err = g.GetInformer(ctx, obj, opts...); err != nil && !g.retired.Load() {
-			return nil, g.explain(err)
+		current := k.current.Load()
+		if _, err = current.GetInformer(ctx, obj, opts...); err != nil && !current.is(retired) {
+			return nil, current.explain(err)
 		}
-		if i, err := k.informer(ctx, g, formOf(obj)); i != nil || err != nil {
+		if i, err := k.informer(ctx, representationOf(obj), current); i != nil || err != nil {
 			return i, err
 		}
 	}
@@ -210,7 +230,7 @@ func (c *followingCache) GetInformerForKind(ctx context.Context, gvk schema.Grou
 	return c.GetInformer(ctx, obj, opts...)
 }
 
-// RemoveInformer removes the informer of a kind in one form. It waits for nothing.
+// RemoveInformer removes the informer of a kind in one representation. It waits for nothing.
 func (c *followingCache) RemoveInformer(ctx context.Context, obj client.Object) error {
 	gvk, err := c.kindsOf.Of(obj)
 	if err != nil {
@@ -222,7 +242,7 @@ func (c *followingCache) RemoveInformer(ctx context.Context, obj client.Object) 
 	if k == nil {
 		return nil
 	}
-	stays, err := k.remove(ctx, formOf(obj))
+	stays, err := k.remove(ctx, representationOf(obj))
 	if !stays { // the next informer looks the kind up anew
 		c.kinds.Delete(gvk)
 		k.end()
@@ -236,13 +256,13 @@ func (c *followingCache) IndexField(ctx context.Context, obj client.Object, fiel
 	if err != nil {
 		return err
 	}
-	form := formOf(obj)
+	of := representationOf(obj)
 	for {
-		k, err := c.at(gvk)
+		k, err := c.kindFor(gvk, true)
 		if err != nil {
 			return err
 		}
-		ended, err := k.addIndex(&index{form, func(g *generation) error { return g.IndexField(ctx, k.object(form), field, extract) }})
+		ended, err := k.addIndex(&index{of, func(i *instance) error { return i.IndexField(ctx, k.object(of), field, extract) }})
 		if !ended {
 			return err
 		}
@@ -262,6 +282,7 @@ func (c *followingCache) Start(ctx context.Context) error {
 	}
 	c.mu.Unlock()
 	close(c.started)
+	c.pollAbsent()
 	c.follow(ctx)
 	for c.running.Load() > 0 {
 		time.Sleep(time.Millisecond)
@@ -269,7 +290,7 @@ func (c *followingCache) Start(ctx context.Context) error {
 	return nil
 }
 
-// follow rings for all kinds whenever the served API has changed, until ctx ends. It asks the mapper nothing
+// follow wakes all kinds whenever the served API has changed, until ctx ends. It asks the mapper nothing
 // else.
 func (c *followingCache) follow(ctx context.Context) {
 	for seen := c.mapper.Generation() - 1; ctx.Err() == nil; {
@@ -277,7 +298,7 @@ func (c *followingCache) follow(ctx context.Context) {
 		if now := c.mapper.Generation(); now != seen {
 			seen = now
 			for _, k := range c.kinds.All() {
-				k.ring()
+				k.wake()
 			}
 		}
 		select {
@@ -296,7 +317,7 @@ func (c *followingCache) WaitForCacheSync(ctx context.Context) bool {
 	}
 	var synced []toolscache.InformerSynced
 	for _, k := range c.kinds.All() {
-		synced = append(synced, func() bool { return k.now.Load().synced() })
+		synced = append(synced, func() bool { return k.current.Load().synced() })
 	}
 	return toolscache.WaitForCacheSync(ctx.Done(), synced...)
 }

@@ -16,7 +16,7 @@ import (
 
 // handler is a handler of a program, and its registration. It is told by what it knows: an object that it
 // knows is updated or deleted, and one that it does not know is added. So its account is exact, whichever
-// generation an event comes from, and whatever that has still to tell.
+// instance an event comes from, and whatever that has still to tell.
 type handler struct {
 	toolscache.ResourceEventHandlerRegistration // the first, for methods that we do not know
 
@@ -28,10 +28,11 @@ type handler struct {
 	settling sync.Mutex                 // held by settle
 	at       atomic.Pointer[registered] // written with settling held
 	removed  atomic.Bool
+	shutdown chan struct{} // closed when the handler was removed and its last call has ended
 	synced   atomic.Bool // it was told the whole first list
 
 	mu    sync.Mutex                   // held during each call: there is one at a time. It guards the rest
-	of    *generation                  // whose events count
+	of    *instance                    // whose events count
 	knows map[types.NamespacedName]any // each object as the handler was told it last
 }
 
@@ -39,33 +40,33 @@ type handler struct {
 type registered struct {
 	toolscache.ResourceEventHandlerRegistration
 	up cache.Informer
-	g  *generation
+	in *instance
 }
 
-// settle registers the handler with the present generation, unless it is. Then it tells what is gone, and
-// after that the generation tells all that is there.
+// settle registers the handler with the present instance, unless it is. Then it tells what is gone, and
+// after that the instance tells all that is there.
 func (h *handler) settle() error {
 	h.settling.Lock()
 	defer h.settling.Unlock()
 	h.waiting.Store(false)
 	for !h.removed.Load() {
 		before, next := h.at.Load(), h.i.present()
-		if before != nil && before.g == next.g {
+		if before != nil && before.in == next.in {
 			return nil
 		}
-		t := &told{handler: h, by: next.g, first: !h.HasSynced(), ready: make(chan struct{})}
+		t := &told{handler: h, by: next.in, first: !h.HasSynced(), ready: make(chan struct{})}
 		h.mu.Lock()
-		h.of = next.g
+		h.of = next.in
 		h.mu.Unlock()
 		var err error
 		if next.ResourceEventHandlerRegistration, err = h.register(next.up, t); err != nil {
 			close(t.ready)
-			if next.g.retired.Load() && h.i.present().g != next.g {
+			if next.in.is(retired) && h.i.present().in != next.in {
 				continue
 			}
 			return err
 		}
-		next.g.tells(h, next.HasSynced)
+		next.in.delivers(h, next.HasSynced)
 		h.at.Store(&next)
 		t.tellGone()
 		close(t.ready)
@@ -73,15 +74,25 @@ func (h *handler) settle() error {
 	return h.remove() // if that was before the registration
 }
 
-// remove makes sure that the handler is told nothing more. It waits for no call that has begun.
+// remove makes sure that the handler is told nothing more. It waits for no call that has begun: ShutdownChan does.
 func (h *handler) remove() error {
-	h.removed.Store(true)
+	if !h.removed.Swap(true) {
+		go func() {
+			h.mu.Lock() // held during each call
+			defer h.mu.Unlock()
+			close(h.shutdown)
+		}()
+	}
 	if at := h.at.Load(); at != nil {
-		at.g.tells(h, nil)
+		at.in.delivers(h, nil)
 		return at.up.RemoveEventHandler(at.ResourceEventHandlerRegistration)
 	}
 	return nil
 }
+
+// ShutdownChan returns a channel that is closed when the handler was removed and its last call has ended. client-go's
+// ShutDownEventHandler waits for it.
+func (h *handler) ShutdownChan() <-chan struct{} { return h.shutdown }
 
 // HasSynced reports whether the handler was told the whole first list. It stays so.
 func (h *handler) HasSynced() bool {
@@ -101,15 +112,15 @@ func identityOf(obj any) (types.NamespacedName, types.UID) {
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}, object.GetUID()
 }
 
-// told passes on the events of a generation while they count.
+// told passes on the events of a instance while they count.
 type told struct {
 	*handler
-	by    *generation
+	by    *instance
 	first bool          // its first list is that of the handler
 	ready chan struct{} // closed when what is gone was told
 }
 
-// tellGone tells of all objects that the handler knows and the generation does not have.
+// tellGone tells of all objects that the handler knows and the instance does not have.
 func (t *told) tellGone() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,14 +128,14 @@ func (t *told) tellGone() {
 		return
 	}
 	there := map[types.NamespacedName]types.UID{}
-	for _, j := range t.by.judges(t.i.form) {
-		for _, obj := range j.informer.GetStore().List() {
+	for _, lw := range t.by.listWatchesOf(t.i.of) {
+		for _, obj := range lw.informer.GetStore().List() {
 			name, uid := identityOf(obj)
 			there[name] = uid
 		}
 	}
 	for name, obj := range t.knows {
-		if t.by.retired.Load() || t.by.ctx.Err() != nil || t.removed.Load() {
+		if t.by.is(retired) || t.by.ctx.Err() != nil || t.removed.Load() {
 			return // its store may be empty by now
 		}
 		if now, ok := there[name]; !ok || now != uidOf(obj) {
@@ -133,12 +144,12 @@ func (t *told) tellGone() {
 	}
 }
 
-// tell calls call with mu held, if events of the generation count.
+// tell calls call with mu held, if events of the instance count.
 func (t *told) tell(call func()) {
 	<-t.ready
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.of == t.by && !t.by.forgot.Load() && !t.removed.Load() {
+	if t.of == t.by && !t.removed.Load() {
 		call()
 	}
 }
@@ -151,11 +162,11 @@ func (t *told) OnAdd(obj any, initial bool) {
 	})
 }
 
-// has reports whether the generation has an object now. What it tells first may be gone since, and told to be gone.
+// has reports whether the instance has an object now. What it tells first may be gone since, and told to be gone.
 func (t *told) has(obj any) bool {
 	name, uid := identityOf(obj)
-	return slices.ContainsFunc(t.by.judges(t.i.form), func(j *judge) bool {
-		now, ok, _ := j.informer.GetStore().GetByKey(toolscache.NewObjectName(name.Namespace, name.Name).String())
+	return slices.ContainsFunc(t.by.listWatchesOf(t.i.of), func(lw *validatingListWatch) bool {
+		now, ok, _ := lw.informer.GetStore().GetByKey(toolscache.NewObjectName(name.Namespace, name.Name).String())
 		return ok && uidOf(now) == uid
 	})
 }
@@ -199,22 +210,6 @@ func (h *handler) forget(name types.NamespacedName, obj any) {
 	delete(h.knows, name)
 	key, _ := toolscache.MetaNamespaceKeyFunc(obj)
 	h.to.OnDelete(toolscache.DeletedFinalStateUnknown{Key: key, Obj: obj})
-}
-
-// forgetAll tells that all objects are gone, if the events of a generation count. None does after that.
-func (h *handler) forgetAll(of *generation) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.of != of {
-		return
-	}
-	for name, obj := range h.knows {
-		if h.removed.Load() || of.retired.Load() { // the next generation tells what is gone
-			return
-		}
-		h.forget(name, obj)
-	}
-	h.of = nil
 }
 
 func uidOf(obj any) types.UID {

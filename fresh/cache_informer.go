@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -18,14 +19,15 @@ import (
 type informer struct {
 	cache.Informer // the first of upstream's, for methods that we do not know
 	k              *kind
-	form           form
+	of             representation
+	removed        bool           // RemoveInformer was called
 	public         cache.Informer // this, or a sharedInformer with it
-	at             registered     // without a registration: the present generation, and its informer
+	at             registered     // without a registration: the present instance, and its informer
 	handlers       []*handler
 }
 
-func newInformer(k *kind, of form, up cache.Informer, g *generation) *informer {
-	i := &informer{Informer: up, k: k, form: of, at: registered{up: up, g: g}}
+func newInformer(k *kind, of representation, up cache.Informer, in *instance) *informer {
+	i := &informer{Informer: up, k: k, of: of, at: registered{up: up, in: in}}
 	i.public = i
 	if shared, ok := up.(toolscache.SharedIndexInformer); ok {
 		i.public = &sharedInformer{i, deeper{deepest{shared}}}
@@ -39,14 +41,14 @@ func (i *informer) present() registered {
 	return i.at
 }
 
-// move moves the informer to another generation, which has it, and then each handler by itself. The caller
+// switchTo makes the informer that of another instance, which has it, and then moves each handler by itself. The caller
 // holds the kind's mu.
-func (i *informer) move(ctx context.Context, next *generation) {
-	up, err := next.get(ctx, i.form)
+func (i *informer) switchTo(ctx context.Context, next *instance) {
+	up, err := next.informer(ctx, i.of)
 	if err != nil {
 		return
 	}
-	i.at = registered{up: up, g: next}
+	i.at = registered{up: up, in: next}
 	for _, h := range i.handlers {
 		if h.waiting.Swap(true) {
 			continue
@@ -63,7 +65,7 @@ func (i *informer) move(ctx context.Context, next *generation) {
 func (i *informer) add(
 	to toolscache.ResourceEventHandler, register func(cache.Informer, toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error),
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	h := &handler{i: i, to: to, register: register, knows: map[types.NamespacedName]any{}}
+	h := &handler{i: i, to: to, register: register, shutdown: make(chan struct{}), knows: map[types.NamespacedName]any{}}
 	i.k.mu.Lock()
 	i.handlers = append(i.handlers, h)
 	i.k.mu.Unlock()
@@ -110,14 +112,23 @@ func (i *informer) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegi
 }
 
 func (i *informer) AddIndexers(indexers toolscache.Indexers) error {
-	_, err := i.k.addIndex(&index{i.form, func(g *generation) error {
-		up, err := g.get(context.Background(), i.form)
+	if i.isRemoved() {
+		return errors.New("indexers were not added, because RemoveInformer was called for the informer")
+	}
+	_, err := i.k.addIndex(&index{i.of, func(in *instance) error {
+		up, err := in.informer(context.Background(), i.of)
 		if err != nil {
 			return err
 		}
 		return up.AddIndexers(indexers)
 	}})
 	return err
+}
+
+func (i *informer) isRemoved() bool {
+	i.k.mu.Lock()
+	defer i.k.mu.Unlock()
+	return i.removed
 }
 
 func (i *informer) HasSynced() bool { return i.present().up.HasSynced() }
@@ -135,12 +146,37 @@ type (
 	deepest struct{ toolscache.SharedIndexInformer }
 )
 
-// present is the informer of the present generation, or the first if that has several.
+// present is the informer of the present instance, or the first if that has several.
 func (s *sharedInformer) present() toolscache.SharedIndexInformer {
 	if now, ok := s.informer.present().up.(toolscache.SharedIndexInformer); ok {
 		return now
 	}
 	return s.SharedIndexInformer
+}
+
+// set sets something on the informer now, and if that can be done on those to come.
+func (s *sharedInformer) set(what *atomic.Pointer[setting], set setting) error {
+	present := s.present()
+	if wrapped, ok := present.(instanceInformer); ok {
+		present = wrapped.SharedIndexInformer
+	}
+	if err := set(present); err != nil {
+		return err
+	}
+	what.Store(&set)
+	return nil
+}
+
+func (s *sharedInformer) SetTransform(transform toolscache.TransformFunc) error {
+	return s.set(&s.k.settings[s.of].transform, func(up toolscache.SharedIndexInformer) error { return up.SetTransform(transform) })
+}
+
+func (s *sharedInformer) SetWatchErrorHandler(handle toolscache.WatchErrorHandler) error {
+	return s.set(&s.k.settings[s.of].watchErrors, func(up toolscache.SharedIndexInformer) error { return up.SetWatchErrorHandler(handle) })
+}
+
+func (s *sharedInformer) SetWatchErrorHandlerWithContext(handle toolscache.WatchErrorHandlerWithContext) error {
+	return s.set(&s.k.settings[s.of].watchErrors, func(up toolscache.SharedIndexInformer) error { return up.SetWatchErrorHandlerWithContext(handle) })
 }
 
 func (s *sharedInformer) GetStore() toolscache.Store     { return s.GetIndexer() }

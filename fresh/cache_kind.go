@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -22,58 +23,80 @@ import (
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// kind is what a cache has of one kind. Its generation is right for the path of the kind.
+// kind is what a cache has of one kind. Its current instance is right for the path of the kind, or absent.
 type kind struct {
 	c       *followingCache
 	gvk     schema.GroupVersionKind
-	now     atomic.Pointer[generation] // replaced by swap alone
-	changes atomic.Int64               // moves when the present generation gets or loses an informer or an index
-	bell    chan struct{}              // of size 1: there may be another path
-	end     func()                     // ends it; start writes it
+	current atomic.Pointer[instance] // replaced by swap alone
+	changes atomic.Int64             // grows when the current instance gets or loses an informer or an index
 
-	// Only follow and what it calls use these.
-	said  string    // why the kind could not be followed
-	moved time.Time // when it was last found at another path
+	ctx     context.Context    // of start, which writes it before started is true
+	cancel  context.CancelFunc // likewise
+	started atomic.Bool
+	woken   atomic.Bool // reconcile has something to do
+	working atomic.Bool // a goroutine calls reconcile
+
+	// Only reconcile and what it calls use these.
+	lastError  string        // why the kind could not be followed, as it was logged last
+	switchedAt time.Time     // when the kind was last found at another path
+	triedAt    time.Time     // when an instance was last made to replace an absent one
+	retry      time.Duration // the pause before the next try
+
+	settings [metadataOnly + 1]settings // by representation
 
 	mu        sync.Mutex // guards the rest
-	informers map[form]*informer
+	informers map[representation]*informer
 	indexes   []*index
+}
+
+// settings are what a program has set on an informer before it was started. They hold for each instance to come.
+type settings struct{ transform, watchErrors atomic.Pointer[setting] }
+
+// setting sets something on controller-runtime's informer.
+type setting func(toolscache.SharedIndexInformer) error
+
+func (s *settings) applyTo(informer toolscache.SharedIndexInformer) {
+	for _, set := range []*setting{s.transform.Load(), s.watchErrors.Load()} {
+		if set != nil {
+			_ = (*set)(informer) // it fails for an informer that was started
+		}
+	}
 }
 
 // index is a call of IndexField or AddIndexers.
 type index struct {
-	form form
-	add  func(*generation) error
+	of  representation
+	add func(*instance) error
 }
 
-// form is how objects are represented. Upstream has an informer for each.
-type form int
+// representation is the Go type in which a program wants objects. controller-runtime has an informer for each.
+type representation int
 
 const (
-	structured form = iota
-	whole
-	metadata
+	typed representation = iota
+	unstructuredObjects
+	metadataOnly
 )
 
-func formOf(obj runtime.Object) form {
+func representationOf(obj runtime.Object) representation {
 	switch obj.(type) {
 	case runtime.Unstructured:
-		return whole
+		return unstructuredObjects
 	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
-		return metadata
+		return metadataOnly
 	}
-	return structured
+	return typed
 }
 
-// object returns an object of the kind in a form.
-func (k *kind) object(of form) client.Object { return object(k.c.opts.Scheme, k.gvk, of) }
+// object returns an object of the kind in a representation.
+func (k *kind) object(of representation) client.Object { return newObject(k.c.opts.Scheme, k.gvk, of) }
 
-func object(scheme *runtime.Scheme, gvk schema.GroupVersionKind, of form) client.Object {
+func newObject(scheme *runtime.Scheme, gvk schema.GroupVersionKind, of representation) client.Object {
 	var obj client.Object = &unstructured.Unstructured{}
 	switch of {
-	case metadata:
+	case metadataOnly:
 		obj = &metav1.PartialObjectMetadata{}
-	case structured:
+	case typed:
 		made, _ := scheme.New(gvk)
 		obj, _ = made.(client.Object)
 	}
@@ -81,229 +104,336 @@ func object(scheme *runtime.Scheme, gvk schema.GroupVersionKind, of form) client
 	return obj
 }
 
+// newKind makes a kind that is served with a mapping.
 func newKind(c *followingCache, gvk schema.GroupVersionKind, mapping *meta.RESTMapping) (*kind, error) {
-	k := &kind{c: c, gvk: gvk, bell: make(chan struct{}, 1), informers: map[form]*informer{}}
-	k.end = func() { k.now.Load().end() }
-	first, err := newGeneration(k, mapping)
-	k.now.Store(first)
+	k := &kind{c: c, gvk: gvk, informers: map[representation]*informer{}}
+	first, err := newInstance(k, mapping, present)
+	k.current.Store(first)
 	return k, err
 }
 
-// ring makes the kind look for another path. It never blocks.
-func (k *kind) ring() {
-	select {
-	case k.bell <- struct{}{}:
-	default:
+// newAbsentKind makes a kind that is not served. It has an instance when it is served.
+func newAbsentKind(c *followingCache, gvk schema.GroupVersionKind, reason error) (*kind, error) {
+	k := &kind{c: c, gvk: gvk, informers: map[representation]*informer{}}
+	first, err := newAbsentInstance(k, reason)
+	k.current.Store(first)
+	if err == nil {
+		k.waitsFor(first, reason)
 	}
+	return k, err
 }
 
-// start starts the present generation, and follows the kind until ctx ends or end is called.
+// optional reports whether the kind may be absent: cache.Options.ByObject names it.
+func (k *kind) optional() bool { return k.c.byObject[k.gvk] != nil }
+
+// start starts the current instance, and follows the kind until ctx ends or end is called.
 func (k *kind) start(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	k.end = func() {
-		cancel()
-		k.now.Load().end()
+	k.ctx, k.cancel = context.WithCancel(ctx)
+	k.current.Load().start(k.ctx)
+	k.started.Store(true)
+	k.wake()
+}
+
+// end ends the kind: its last informer was removed.
+func (k *kind) end() {
+	if k.started.Load() {
+		k.cancel()
 	}
-	k.now.Load().start(ctx)
-	k.c.run(func() { k.follow(ctx) })
+	k.current.Load().end()
+	k.c.mapper.SetWaiting(k.c, k.gvk, nil)
+}
+
+// wake makes the kind compare its current instance with what the mapper knows. It never blocks. A goroutine does the work,
+// which ends when there is nothing left to do.
+func (k *kind) wake() {
+	k.woken.Store(true)
+	if !k.started.Load() || k.ctx.Err() != nil || !k.working.CompareAndSwap(false, true) {
+		return
+	}
+	k.c.run(func() {
+		for k.woken.Swap(false) && k.ctx.Err() == nil {
+			k.reconcile(k.ctx)
+		}
+		k.working.Store(false)
+		if k.woken.Load() { // since the last look at it
+			k.wake()
+		}
+	})
 }
 
 const (
-	// pace is the least time from one generation of a kind to the next.
+	// pace is the shortest time from one instance of a kind to the next.
 	pace = time.Second
-	// patience is how long a kind waits at most that can have no right generation, if nothing else happens; and
-	// how long after a kind has moved one of several API servers may still show where it was before.
+
+	// patience is the longest pause between two tries to switch a kind, if nothing else happens; and how long after a kind
+	// has switched one of several API servers may still show where it was before.
 	patience = 30 * time.Second
 )
 
-// follow moves the kind each time that there is another path.
-func (k *kind) follow(ctx context.Context) {
-	for wait := pace; ctx.Err() == nil; {
-		var again <-chan time.Time
-		if target := k.target(); target != nil {
-			began, moved := time.Now(), k.move(ctx, target)
-			if moved {
-				again, wait = time.After(0), pace
-			} else {
-				again, wait = time.After(wait), min(2*wait, patience)
-			}
-			pause(ctx, pace-time.Since(began))
-		}
-		select {
-		case <-k.bell:
-		case <-again:
-		case <-ctx.Done():
-		}
+// reconcile replaces the current instance if it is not right for what the mapper knows.
+func (k *kind) reconcile(ctx context.Context) {
+	current := k.current.Load()
+	mapping, err := k.c.mapper.Now(k.gvk)
+	switch {
+	case meta.IsNoMatchError(err):
+		current.become(outdated)
+		k.reconcileRemoved(ctx, current)
+	case k.optional() && !current.is(absent) && current.forbidden() != nil:
+		k.replaceByAbsent(ctx, current.forbidden())
+	case err == nil && k.mustReplace(current, mapping):
+		k.reconcileServed(ctx, mapping)
 	}
 }
 
-// target returns the mapping that the kind is known to have, if its present generation is not, or no longer,
-// right for it.
-func (k *kind) target() *meta.RESTMapping {
-	g := k.now.Load()
-	now, err := k.c.mapper.Now(k.gvk)
-	if meta.IsNoMatchError(err) {
-		g.lost.Store(true) // once the kind is back, it is listed at once
+// mustReplace reports whether an instance with this mapping must take the place of the current one.
+func (k *kind) mustReplace(current *instance, mapping *meta.RESTMapping) bool {
+	if why := current.absentBecause(); why != nil {
+		mayNotBeListed := !meta.IsNoMatchError(why) // only another try tells whether that has changed
+		return !mayNotBeListed || time.Since(k.triedAt) >= pollInterval-pace
 	}
-	if err != nil || !follow.Differ(now, g.mapping) && !g.lost.Load() && !g.forgot.Load() {
-		return nil
-	}
-	return now
+	return current.is(outdated) || follow.Differ(mapping, current.mapping)
 }
 
-// move makes a generation with a mapping the present one, as soon as that has all that the present one has
-// and is ready. It gives up if ctx ends, if the kind is not at that path, or if there can be no such generation.
-func (k *kind) move(ctx context.Context, mapping *meta.RESTMapping) (moved bool) {
-	began, old := time.Now(), k.now.Load()
-	g, err := newGeneration(k, mapping)
+// reconcileServed switches the kind to a mapping, and tries again later if that is not possible now.
+func (k *kind) reconcileServed(ctx context.Context, mapping *meta.RESTMapping) {
+	began := time.Now()
+	k.triedAt = began
+	if k.switchTo(ctx, mapping) {
+		k.retry = 0
+		k.wake() // for what has happened since
+	} else {
+		k.retryLater()
+	}
+	pause(ctx, pace-time.Since(began))
+}
+
+// reconcileRemoved makes an optional kind absent, once two reads have shown that it is not served. Of any other kind the
+// current instance stays, as in controller-runtime: the server has told it of each object that was deleted.
+func (k *kind) reconcileRemoved(ctx context.Context, current *instance) {
+	if why := current.absentBecause(); why != nil && !meta.IsNoMatchError(why) {
+		_, why = k.c.mapper.Now(k.gvk)
+		k.waitsFor(current, why)
+		return
+	}
+	if !k.optional() || current.is(absent) {
+		return
+	}
+	removed, reason := k.confirmedRemoved(ctx)
+	if !removed {
+		k.retryLater()
+		return
+	}
+	k.retry = 0
+	k.replaceByAbsent(ctx, reason)
+}
+
+// confirmedRemoved reports whether two live reads, a second apart, have shown that the kind is not served, because one of
+// several API servers may be behind. It returns the NoMatch of the second.
+func (k *kind) confirmedRemoved(ctx context.Context) (bool, error) {
+	if _, err := k.c.mapper.Confirm(ctx, k.gvk, true); !meta.IsNoMatchError(err) {
+		return false, err
+	}
+	pause(ctx, pace)
+	_, err := k.c.mapper.Confirm(ctx, k.gvk, true)
+	return meta.IsNoMatchError(err), err
+}
+
+// retryLater wakes the kind after a pause, which grows from 1 to 30 seconds.
+func (k *kind) retryLater() {
+	k.retry = min(max(pace, 2*k.retry), patience)
+	time.AfterFunc(k.retry, k.wake)
+}
+
+// switchTo makes an instance with a mapping the current one, as soon as that has all that the current one has and is
+// ready. It gives up if ctx ends, if the kind is not at that path, or if there can be no such instance.
+func (k *kind) switchTo(ctx context.Context, mapping *meta.RESTMapping) (switched bool) {
+	began, old := time.Now(), k.current.Load()
+	wasAbsent := old.is(absent)
+	next, err := newInstance(k, mapping, filling)
 	if err != nil {
-		k.cannot(mapping, err)
+		k.logCannot(mapping, err)
 		return false
 	}
-	g.start(ctx)
-	for swapped := false; !swapped; {
+	next.start(ctx)
+	for {
 		seen := k.changes.Load()
-		if err := k.fill(ctx, g); err != nil {
-			k.cannot(mapping, err)
-			g.end()
+		if err := k.fill(ctx, next); err != nil {
+			k.logCannot(mapping, err)
+			next.end()
 			return false
 		}
-		if !k.awaitReady(ctx, g, old) || !k.confirmed(ctx, g, began) {
-			g.end()
+		if !k.awaitReady(ctx, next, old) || !k.confirmedServed(ctx, next, began) {
+			next.end()
 			return false
 		}
-		swapped = k.swap(ctx, g, seen)
+		if k.swap(ctx, next, seen) {
+			break
+		}
 	}
-	if k.said = ""; follow.Differ(old.mapping, mapping) {
-		k.moved = time.Now()
+	k.lastError = ""
+	old.end()
+	if wasAbsent {
+		k.served(mapping)
+		return true
+	}
+	if follow.Differ(old.mapping, mapping) {
+		k.switchedAt = time.Now()
 	}
 	k.c.mapper.Count("cache")
 	log.Log.WithName("fresh").Info("The cache follows a kind", "kind", k.gvk.String(),
-		"oldResource", old.mapping.Resource.Resource, "oldScope", old.mapping.Scope.Name(), "resource", mapping.Resource.Resource, "scope", mapping.Scope.Name())
-	old.end()
+		"oldResource", old.mapping.Resource.Resource, "oldScope", old.mapping.Scope.Name(),
+		"resource", mapping.Resource.Resource, "scope", mapping.Scope.Name())
 	return true
 }
 
-// fill gives a generation the indexes and informers that the present one has, and takes others from it.
-func (k *kind) fill(ctx context.Context, g *generation) (err error) {
-	k.mu.Lock()
-	indexes, forms := slices.Clone(k.indexes), k.now.Load().forms()
-	k.mu.Unlock()
-	for _, form := range g.forms() {
-		if !slices.Contains(forms, form) || g.outdated(form, indexes) {
-			err = errors.Join(err, g.remove(ctx, form))
+// replaceByAbsent makes an absent instance the current one. It has nothing to list, so it is ready at once.
+func (k *kind) replaceByAbsent(ctx context.Context, reason error) {
+	old := k.current.Load()
+	next, err := newAbsentInstance(k, reason)
+	if err != nil {
+		k.logCannot(old.mapping, err)
+		return
+	}
+	next.start(ctx)
+	for {
+		seen := k.changes.Load()
+		if err := k.fill(ctx, next); err != nil {
+			k.logCannot(old.mapping, err)
+			next.end()
+			return
+		}
+		if k.swap(ctx, next, seen) {
+			break
 		}
 	}
-	for _, form := range forms {
-		_, failed := g.get(ctx, form)
+	k.lastError = ""
+	k.waitsFor(next, reason)
+	old.end()
+}
+
+// fill gives an instance the indexes and informers that the current one has, and takes others from it.
+func (k *kind) fill(ctx context.Context, next *instance) (err error) {
+	k.mu.Lock()
+	indexes, wanted := slices.Clone(k.indexes), k.current.Load().representations()
+	k.mu.Unlock()
+	for _, of := range next.representations() {
+		if !slices.Contains(wanted, of) || next.hasOtherIndexes(of, indexes) {
+			err = errors.Join(err, next.remove(ctx, of))
+		}
+	}
+	for _, of := range wanted {
+		_, failed := next.informer(ctx, of)
 		err = errors.Join(err, failed)
 	}
 	for _, x := range indexes {
-		err = errors.Join(err, g.index(x))
+		err = errors.Join(err, next.index(x))
 	}
 	return err
 }
 
-// awaitReady waits until a generation is ready. It returns false if ctx ends, or if the kind is not, or no
-// longer, at the path of the generation.
-func (k *kind) awaitReady(ctx context.Context, g, old *generation) bool {
-	for wait := 10 * time.Millisecond; !g.ready(old); wait = min(2*wait, pace) {
+// awaitReady waits until an instance can take the place of the current one. It returns false if ctx ends, if the kind is
+// not, or no longer, at the path of the instance, or if that may not be listed and there is nothing to replace.
+func (k *kind) awaitReady(ctx context.Context, next, old *instance) bool {
+	for wait := 10 * time.Millisecond; !next.canReplace(old); wait = min(2*wait, pace) {
 		pause(ctx, wait)
-		if !k.isAt(ctx, g) {
+		if ctx.Err() != nil || !k.isServedAt(next) {
 			return false
 		}
-		if err := g.failure(); err != nil {
-			k.cannot(g.mapping, err)
+		if why := next.forbidden(); why != nil && old.is(absent) {
+			k.waitsFor(old, why)
+			return false
+		}
+		if err := next.lastError(); err != nil {
+			k.logCannot(next.mapping, err)
 		}
 	}
 	return ctx.Err() == nil
 }
 
-// isAt reports whether the kind is known to be at the path of a generation that is not the present one.
-func (k *kind) isAt(ctx context.Context, g *generation) bool {
-	target := k.target()
-	return ctx.Err() == nil && target != nil && !follow.Differ(target, g.mapping)
-}
-
-// cannot logs why the kind can't be followed, once for each reason.
-func (k *kind) cannot(mapping *meta.RESTMapping, err error) {
-	if err.Error() == k.said {
-		return
+// isServedAt reports whether the kind is known to be at the path of an instance that is filling.
+func (k *kind) isServedAt(next *instance) bool {
+	mapping, err := k.c.mapper.Now(k.gvk)
+	if meta.IsNoMatchError(err) {
+		k.current.Load().become(outdated)
 	}
-	k.said = err.Error()
-	log.Log.WithName("fresh").Error(err, "The cache keeps what it has of a kind, because it cannot follow it to another path", "kind", k.gvk.String(),
-		"resource", mapping.Resource.Resource, "scope", mapping.Scope.Name())
+	return err == nil && !follow.Differ(mapping, next.mapping)
 }
 
-// confirmed reports whether the kind is at the path of a generation. One of several API servers may be
-// behind: so if the kind has moved just before, a second read, a second after the first, has to show the
-// same. If the mapper may not read, what is known counts.
-func (k *kind) confirmed(ctx context.Context, g *generation, began time.Time) bool {
-	if time.Since(k.moved) > patience {
+// confirmedServed reports whether the kind is at the path of an instance, which has listed it. One of several API servers
+// may be behind: so if the kind has switched just before, a second read, a second after the first, has to show the same. If
+// the mapper may not read, what is known counts.
+func (k *kind) confirmedServed(ctx context.Context, next *instance, began time.Time) bool {
+	if k.switchedAt.IsZero() || time.Since(k.switchedAt) > patience {
 		return true
 	}
 	pause(ctx, pace-time.Since(began))
 	_, _ = k.c.mapper.Confirm(ctx, k.gvk, false)
-	return k.isAt(ctx, g)
+	return ctx.Err() == nil && k.isServedAt(next)
 }
 
-// swap makes a generation the present one, unless there were changes since those that it has seen, and reports
-// that. Nobody waits for handlers, which may block.
-func (k *kind) swap(ctx context.Context, next *generation, seen int64) bool {
+// swap makes an instance the current one, unless there were changes since those that it has seen, and reports that. Nobody
+// waits for handlers, which may block.
+func (k *kind) swap(ctx context.Context, next *instance, seen int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.changes.Load() != seen {
 		return false
 	}
-	k.now.Swap(next).retired.Store(true)
+	next.become(present) // unless it is absent
+	k.current.Swap(next).become(retired)
 	for _, i := range k.informers {
-		i.move(ctx, next)
+		i.switchTo(ctx, next)
 	}
 	return true
 }
 
-// informer returns the informer of a form; nil if the generation is no longer the present one.
-func (k *kind) informer(ctx context.Context, g *generation, of form) (cache.Informer, error) {
+// informer returns the informer of a representation; nil if the instance is no longer the current one.
+func (k *kind) informer(ctx context.Context, of representation, from *instance) (cache.Informer, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if g.retired.Load() {
+	if from.is(retired) {
 		return nil, nil
 	}
 	if k.informers[of] == nil {
-		up, err := g.get(ctx, of) // anew: it may have been removed meanwhile
+		upstream, err := from.informer(ctx, of) // anew: it may have been removed meanwhile
 		if err != nil {
 			return nil, err
 		}
-		k.informers[of] = newInformer(k, of, up, g)
+		k.informers[of] = newInformer(k, of, upstream, from)
 	}
 	return k.informers[of].public, nil
 }
 
-// remove removes the informer of a form, and reports whether the kind stays. It ends with its last informer: who has got
-// the kind just before looks it up anew.
-func (k *kind) remove(ctx context.Context, of form) (stays bool, err error) {
+// remove removes the informer of a representation, and reports whether the kind stays. It ends with its last informer: a
+// caller that has got the kind just before looks it up anew.
+func (k *kind) remove(ctx context.Context, of representation) (stays bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	g := k.now.Load()
-	delete(k.informers, of)
-	k.indexes = slices.DeleteFunc(k.indexes, func(x *index) bool { return x.form == of })
-	err = g.remove(ctx, of)
+	current := k.current.Load()
+	if i := k.informers[of]; i != nil {
+		i.removed = true
+		delete(k.informers, of)
+	}
+	k.indexes = slices.DeleteFunc(k.indexes, func(x *index) bool { return x.of == of })
+	k.settings[of].transform.Store(nil)
+	k.settings[of].watchErrors.Store(nil)
+	err = current.remove(ctx, of)
 	k.changes.Add(1)
-	stays = len(g.forms()) > 0
+	stays = len(current.representations()) > 0
 	if !stays {
-		g.retired.Store(true)
+		current.become(retired)
 	}
 	return stays, err
 }
 
-// addIndex adds an index to the kind, now and in each generation to come, or reports that the kind has ended.
+// addIndex adds an index to the kind, now and in each instance to come, or reports that the kind has ended.
 func (k *kind) addIndex(x *index) (ended bool, err error) {
 	for {
-		g := k.now.Load()
-		err := g.index(x)
+		current := k.current.Load()
+		err := current.index(x)
 		k.mu.Lock()
-		same := k.now.Load() == g
-		ended := same && g.retired.Load()
+		same := k.current.Load() == current
+		ended := same && current.is(retired)
 		if same && !ended && err == nil {
 			k.indexes = append(k.indexes, x)
 			k.changes.Add(1)
@@ -315,33 +445,14 @@ func (k *kind) addIndex(x *index) (ended bool, err error) {
 	}
 }
 
-// ForgetKind empties what the cache has of a kind, and tells each handler that the objects are gone. Informers and
-// indexes stay. It does nothing unless the mapper knows that the kind is not served. Package latekinds calls it
-// when two live reads have shown that.
-func (c *followingCache) ForgetKind(gvk schema.GroupVersionKind) {
-	absent := func() bool {
-		_, err := c.mapper.Now(gvk)
-		return meta.IsNoMatchError(err)
-	}
-	k := c.kinds.Get(gvk)
-	if k == nil || !absent() {
+// logCannot logs why the kind can't be followed, once for each reason.
+func (k *kind) logCannot(mapping *meta.RESTMapping, err error) {
+	if err.Error() == k.lastError {
 		return
 	}
-	k.mu.Lock()
-	g := k.now.Load()
-	g.forgot.Store(true) // once the kind is back, it is listed anew
-	var handlers []*handler
-	for _, i := range k.informers {
-		handlers = append(handlers, i.handlers...)
-	}
-	k.mu.Unlock()
-	for _, j := range g.judges() {
-		_ = j.informer.GetStore().Replace(nil, "")
-	}
-	k.ring()
-	for _, h := range handlers {
-		go h.forgetAll(g) // it may block
-	}
+	k.lastError = err.Error()
+	log.Log.WithName("fresh").Error(err, "The cache keeps what it has of a kind, because it cannot follow it to another path",
+		"kind", k.gvk.String(), "resource", mapping.Resource.Resource, "scope", mapping.Scope.Name())
 }
 
 // pause waits for d or until ctx ends.

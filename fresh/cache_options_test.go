@@ -33,7 +33,7 @@ func TestPathThatCannotBeListed(t *testing.T) {
 		s := newMovingServer(t, inNamespaces)
 		c, m := s.caching(t, cache.Options{})
 		eventually(t, "the object", func() bool { return has(c, "ns") })
-		heal := s.SetFault(fakeapi.Objects("", "list"), fakeapi.Text(403, "refused"))
+		heal := s.SetFault(fakeapi.Lists(""), fakeapi.Text(403, "refused"))
 		_ = said.take()
 		s.move(t, m, ofCluster)
 		time.Sleep(time.Minute)
@@ -143,11 +143,11 @@ func TestByObject(t *testing.T) {
 			s := newMovingServer(t, "")
 			c, m := s.caching(t, options())
 			err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{})
-			if _, none := c.GetInformerForKind(t.Context(), configMap); !meta.IsNoMatchError(err) || !meta.IsNoMatchError(none) {
-				t.Errorf("before it comes: a read got %v and an informer %v, want NoMatch", err, none)
+			if _, none := c.GetInformerForKind(t.Context(), configMap); !meta.IsNoMatchError(err) || none != nil {
+				t.Errorf("before it is installed: a read got %v and an informer %v, want NoMatch and none", err, none)
 			}
-			s.move(t, m, scope)
 			_, _ = s.take()
+			s.move(t, m, scope)
 			eventually(t, "the object", func() bool { return has(c, map[string]string{inNamespaces: "ns"}[scope]) })
 			if sent, _ := s.take(); !slices.Equal(slices.Compact(sent), []string{"GET " + path}) {
 				t.Errorf("sent %q, want lists and watches of %s", sent, path)
@@ -249,7 +249,7 @@ func TestMoveWithAnIndex(t *testing.T) {
 		c, m := s.caching(t, cache.Options{})
 		handle(t, c, "metadata", &tally{})
 		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "name", index))
-		heal := s.SetFault(fakeapi.Objects("", "list"), fakeapi.Late(3*time.Second))
+		heal := s.SetFault(fakeapi.Lists(""), fakeapi.Late(3*time.Second))
 		s.move(t, m, ofCluster)
 		time.Sleep(500 * time.Millisecond) // the next generation has the index, and lists
 		must(t, c.RemoveInformer(t.Context(), &corev1.ConfigMap{}))

@@ -164,7 +164,7 @@ func TestInformerOfAKindThatIsBack(t *testing.T) {
 			_, _ = mapper.RESTMapping(configMap.GroupKind(), "v1") // keeps that it is gone
 			s.change(func() { s.scope, s.plural = inNamespaces, plural })
 			if plural == "configmaps" {
-				s.SetFault(fakeapi.Objects("", "list"), fakeapi.Status(503, 0))
+				s.SetFault(fakeapi.Lists(""), fakeapi.Status(503, 0))
 			}
 			cached, _ := s.caching(t, cache.Options{Mapper: mapper})
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -198,7 +198,7 @@ func TestReadsDuringMoves(t *testing.T) {
 				}
 				_, err = c.GetInformer(t.Context(), &corev1.ConfigMap{})
 				must(t, err)
-				s.SetFault(fakeapi.Objects("", "list"), fakeapi.Late(time.Second))
+				s.SetFault(fakeapi.Lists(""), fakeapi.Late(time.Second))
 				sizes, ended := [2]map[int]int{{}, {}}, make(chan struct{})
 				ctx, cancel := context.WithCancel(t.Context())
 				read := func() {
@@ -334,19 +334,6 @@ func TestKindThatFlaps(t *testing.T) {
 	})
 }
 
-// Where objects in namespaces may have to be kept out, a list begins: a watch of all that expires begins again at once.
-func TestListsBeginWhereObjectsAreKeptOut(t *testing.T) {
-	s, opts := newMovingServer(t, ofCluster), several()
-	opts.HTTPClient = &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
-		if req.URL.Query().Get("sendInitialEvents") != "" {
-			t.Errorf("asked for a watch that begins with all objects: %s", req.URL)
-		}
-		return s.Server
-	})}
-	c, _ := s.caching(t, opts)
-	must(t, c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{}))
-}
-
 // A mapper that nobody else uses is not asked by those who follow it: neither when nothing has changed, nor
 // after a reset.
 func TestFollowersAskNothing(t *testing.T) {
@@ -429,7 +416,7 @@ func TestEndDuringAMove(t *testing.T) {
 		handle(t, c, "metadata", &tally{})
 		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
 		_ = said.take()
-		heal := s.SetFault(fakeapi.Objects("", "list"), fakeapi.Status(503, 0)) // the next generation does not sync
+		heal := s.SetFault(fakeapi.Lists(""), fakeapi.Status(503, 0)) // the next generation does not sync
 		s.move(t, m, ofCluster)
 		time.Sleep(300 * time.Millisecond)
 		must(t, c.RemoveInformer(t.Context(), caller{"metadata", configMap}.object("", "")))
@@ -445,7 +432,7 @@ func TestEndDuringAMove(t *testing.T) {
 		s.move(t, m, inNamespaces)
 		eventually(t, "the cache follows back", func() bool { return !has(c, "") })
 		must(t, c.List(t.Context(), &corev1.ConfigMapList{}, client.MatchingFields{"name": "n"}))
-		s.SetFault(fakeapi.Objects("", "list"), fakeapi.Status(503, 0))
+		s.SetFault(fakeapi.Lists(""), fakeapi.Status(503, 0))
 		s.move(t, m, ofCluster)
 		time.Sleep(300 * time.Millisecond)
 		end()

@@ -1,20 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fresh has controller-runtime's manager, client and cache, which go on when a
-// CustomResourceDefinition comes back with another scope, plural or preferred version. A program changes
-// one line:
+// Package fresh has controller-runtime's manager, client and cache for APIs that change while a program runs. They go on
+// when a CustomResourceDefinition is re-created with another scope, plural or preferred version, and they wait for one that
+// is not installed yet. A program changes one line:
 //
 //	mgr, err := fresh.NewManager(cfg, ctrl.Options{...}) // instead of ctrl.NewManager
 //
-// A client or a cache of controller-runtime's is right until a kind moves to another path. Then the next
-// request for that kind goes through a new client, and a new cache of that kind is filled before it takes
-// the place of the old one. Informers, handlers and indexes stay.
+// To watch a kind that may be installed later, or never, name it in the options of the cache. Then For, Owns, Watches and
+// IndexField work as for any other kind, and the controller starts without it:
 //
-// Know first: while a kind that was namespaced is cluster-wide, a write that names a namespace is refused
-// with a 404, until the program is restarted: then such a write goes to the cluster-wide objects. A read for
-// a namespace returns cluster-wide objects, as in a program that was restarted. So a program that deletes what
-// it has read deletes cluster-wide objects.
+//	ctrl.Options{Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&monitoringv1.ServiceMonitor{}: {}}}}
 //
-// A mapper is followed if it is a *apiutil.DynamicRESTMapper of this module, or says with a method
-// Unwrap() meta.RESTMapper that it wraps one. With any other, all is as controller-runtime has it.
+// # Before you use it
+//
+// If a namespaced kind is re-created as cluster-scoped, a write that names a namespace is refused with a NotFound error,
+// because the object ns/name no longer exists. That holds until the program is restarted, and not on a standby replica that
+// had not used the kind: there such a write goes to the cluster-scoped object. A read for a namespace returns cluster-scoped
+// objects, as in a program that was restarted. So a program that deletes what it has read deletes cluster-scoped objects.
+//
+// A mapper is followed if it is a *apiutil.DynamicRESTMapper of this module, or says with a method Unwrap() meta.RESTMapper
+// that it wraps one. With any other, all is as controller-runtime has it, and the log says so.
+//
+// # Design
+//
+// A client or a cache of controller-runtime's is right until its kind switches to another REST path. Then the next request
+// goes through a new client, and a new cache of that kind is filled before it takes the place of the old one. Informers,
+// handlers and indexes stay.
+//
+// In a cache, each kind has a current instance, which is a cache of controller-runtime's for one mapping. While the kind
+// switches it has a second one. Each instance has one state (type state), which changes in one function (become):
+//
+//	state     what reads return     what is sent             becomes
+//	filling   (nothing reads it)    list and watch           present: it has listed all, and the kind is at its path
+//	                                                         retired: the kind is not at its path
+//	present   its objects           list and watch           outdated: a live read shows that the kind was removed, or that
+//	                                                         it is served although its path refuses requests
+//	                                                         retired: another instance has taken its place
+//	outdated  its objects           list and watch           present: it could list after all
+//	                                                         retired: another instance has taken its place
+//	absent    why the kind is       nothing; the cache asks  retired: the kind is served, and another instance has listed it
+//	          absent                for all absent kinds
+//	retired   (nothing reads it)    nothing                  -
+//
+// The first instance of a kind is present, or absent if the kind is not served. A present one of a kind in ByObject is
+// replaced by an absent one when two live reads, a second apart, have shown that the kind is not served, or when its first
+// list is forbidden. For other kinds both stays as in controller-runtime.
+//
+//	cache.go            the cache: which kind a call is for
+//	cache_kind.go       which instance is the current one, and when another one takes its place
+//	cache_absent.go     kinds that are not served
+//	cache_instance.go   an instance
+//	cache_state.go      its states
+//	cache_listwatch.go  how it lists and watches, and which answers contradict its mapping
+//	cache_informer.go   informers, which stay when the instance is replaced
+//	cache_handler.go    handlers, each with an account of what it was given
+//	client*.go          the client
+//	manager.go          the manager and the cluster
 package fresh

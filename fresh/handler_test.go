@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -259,7 +260,7 @@ func TestFirstListThatNeverCameEnds(t *testing.T) {
 		virtual(t, func(t *testing.T) {
 			s := newMovingServer(t, inNamespaces)
 			c, m := s.caching(t, cache.Options{})
-			heal := s.SetFault(fakeapi.Objects("", "list"), fakeapi.Status(503, 0))
+			heal := s.SetFault(fakeapi.Lists(""), fakeapi.Status(503, 0))
 			informer, err := c.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
 			must(t, err)
 			registered, err := informer.AddEventHandler(&tally{})
@@ -319,7 +320,7 @@ func TestMoveBeforeTheFirstList(t *testing.T) {
 	for name, started := range map[string]bool{"before Start": false, "after Start": true} {
 		bubble(t, name, func(t *testing.T) {
 			s, h := newMovingServer(t, inNamespaces), &tally{}
-			heal := s.SetFault(fakeapi.Objects("", "list"), fakeapi.Status(503, 0))
+			heal := s.SetFault(fakeapi.Lists(""), fakeapi.Status(503, 0))
 			c, m := s.unstarted(t, cache.Options{})
 			if started {
 				start(t, c)
@@ -390,106 +391,84 @@ func TestViewsOfTheCache(t *testing.T) {
 	})
 }
 
-// forgets is what package latekinds asks of a cache whose informers stay right while their kind is absent.
-type forgets interface{ ForgetKind(schema.GroupVersionKind) }
-
-// What a kind had that two reads have found absent is forgotten, and told to be gone. Nothing is while the kind is
-// served. What comes back is told as new, in any scope.
-func TestForgottenKind(t *testing.T) {
-	for name, opts := range map[string]cache.Options{"all": {}, "several": several()} {
-		bubble(t, name, func(t *testing.T) {
-			s, h := newMovingServer(t, inNamespaces), &tally{}
-			c, m := s.caching(t, opts)
-			handle(t, c, "typed", h)
-			for n, scope := range []string{inNamespaces, ofCluster, inNamespaces, inNamespaces} {
-				s.move(t, m, scope)
-				h.expect(t, fmt.Sprintf("step %d", n), keysOf[scope])
-				c.(forgets).ForgetKind(configMap)
-				c.(forgets).ForgetKind(configMap.GroupVersion().WithKind("Secret"))
-				h.expect(t, "forgotten while it is served", keysOf[scope])
-				s.move(t, m, "")
-				c.(forgets).ForgetKind(configMap)
-				h.expect(t, fmt.Sprintf("step %d, all is gone", n), "")
-				list := &corev1.ConfigMapList{}
-				if must(t, c.List(t.Context(), list)); len(list.Items) > 0 {
-					t.Errorf("step %d: the cache still has %d objects", n, len(list.Items))
-				}
-				s.change(func() { s.uid += "0" })
-			}
-		})
-	}
-}
-
-// held is a tally that waits, at the first of what, until release is closed.
-func held(what string) (h *tally, waits, release chan struct{}) {
-	waits, release = make(chan struct{}), make(chan struct{})
-	first := sync.OnceFunc(func() { close(waits) })
-	return &tally{then: func(told string, _ client.Object) {
-		if told == what {
-			first()
-			<-release
-		}
-	}}, waits, release
-}
-
-// A kind is forgotten while its handlers are busy. What the informer has still to tell, an update, must not bring objects
-// back. While the handler is told that objects are gone the server fails, and it is told of all.
-func TestForgottenWhileHandlersAreBusy(t *testing.T) {
-	for _, what := range []string{"update", "delete"} {
+// What a program has set on an informer before it was started holds after the kind has switched, too.
+func TestSettingsOfAnInformer(t *testing.T) {
+	virtual(t, func(t *testing.T) {
 		s := newMovingServer(t, inNamespaces)
-		c, m := s.caching(t, cache.Options{})
-		h, waits, release := held(what)
-		handle(t, c, "typed", h)
-		h.expect(t, "at first", keysOf[inNamespaces])
-		if what == "update" {
-			for range 2 {
-				must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Namespace: "ns", Name: "n", UID: "1"}))
+		c, m := s.unstarted(t, cache.Options{})
+		informer, err := c.GetInformer(t.Context(), &corev1.ConfigMap{})
+		must(t, err)
+		shared := informer.(toolscache.SharedIndexInformer)
+		annotate := func(text string) toolscache.TransformFunc {
+			return func(obj any) (any, error) {
+				obj.(client.Object).SetAnnotations(map[string]string{"set": text})
+				return obj, nil
 			}
-			<-waits
 		}
-		s.move(t, m, "")
-		c.(forgets).ForgetKind(configMap)
-		<-waits
-		heal := s.SetFault(fakeapi.Discovery(), fakeapi.Status(503, 0))
-		if err := m.Refresh(t.Context(), ""); err == nil {
-			t.Error("the outage is none")
+		var failed atomic.Int32
+		must(t, errors.Join(shared.SetTransform(annotate("first")), shared.SetTransform(annotate("second")),
+			shared.SetWatchErrorHandler(func(*toolscache.Reflector, error) { failed.Add(1) })))
+		start(t, c)
+		for _, scope := range []string{inNamespaces, ofCluster, inNamespaces} {
+			s.move(t, m, scope)
+			got, key := &corev1.ConfigMap{}, client.ObjectKey{Namespace: map[string]string{inNamespaces: "ns"}[scope], Name: "n"}
+			eventually(t, "the object", func() bool { return c.Get(t.Context(), key, got) == nil && got.Namespace == key.Namespace })
+			if got.Annotations["set"] != "second" {
+				t.Errorf("%s: annotations %v, want those of the transform", scope, got.Annotations)
+			}
+			before := failed.Load()
+			heal := s.SetFault(fakeapi.Objects("", "list", "watch"), fakeapi.Status(500, 0))
+			s.EndWatches()
+			time.Sleep(time.Minute)
+			if heal(); failed.Load() == before {
+				t.Errorf("%s: the handler of errors was not called", scope)
+			}
+		}
+		if err := shared.SetTransform(annotate("third")); err == nil {
+			t.Error("a transform was set on an informer that was started")
+		}
+	})
+}
+
+// A handler that was removed says when its last call has ended. client-go's ShutDownEventHandler waits for that.
+func TestShutDownOfAHandler(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s := newMovingServer(t, inNamespaces)
+		c, _ := s.caching(t, cache.Options{})
+		calls, release := make(chan struct{}, 2), make(chan struct{})
+		informer, registered := handle(t, c, "typed", &tally{then: func(string, client.Object) {
+			calls <- struct{}{}
+			<-release
+		}})
+		<-calls
+		must(t, errors.Join(informer.RemoveEventHandler(registered), informer.RemoveEventHandler(registered)))
+		ended := registered.(interface{ ShutdownChan() <-chan struct{} }).ShutdownChan()
+		select {
+		case <-ended:
+			t.Error("it says so while it is called")
+		default:
 		}
 		close(release)
-		time.Sleep(time.Second)
-		heal()
-		must(t, m.Refresh(t.Context(), ""))
-		h.expect(t, what+": the kind is gone", "")
-	}
+		<-ended
+	})
 }
 
-// A kind that was forgotten has no objects, also if a list that began before ends after that.
-func TestListThatIsUnderWayWhenAKindIsForgotten(t *testing.T) {
+// An informer that was removed takes no indexers, and is not made anew by them.
+func TestIndexersOfARemovedInformer(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s, slow := newMovingServer(t, inNamespaces), atomic.Bool{}
-		c, m := s.caching(t, cache.Options{HTTPClient: &http.Client{Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
-			resp, err := s.Client().Transport.RoundTrip(req)
-			if slow.Load() && strings.HasSuffix(req.URL.Path, "/configmaps") && !req.URL.Query().Has("watch") {
-				time.Sleep(10 * time.Second)
-			}
-			return resp, err
-		})}})
-		slow.Store(true)
-		_, err := c.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
-		must(t, err)
-		time.Sleep(3 * time.Second)
-		slow.Store(false)
-		s.move(t, m, "")
-		c.(forgets).ForgetKind(configMap)
-		time.Sleep(time.Hour)
-		list, h := &corev1.ConfigMapList{}, &tally{}
-		if err := c.List(t.Context(), list); err == nil && len(list.Items) > 0 {
-			t.Errorf("an hour later the cache has %d objects", len(list.Items))
+		s := newMovingServer(t, inNamespaces)
+		c, _ := s.caching(t, cache.Options{})
+		informer, _ := handle(t, c, "typed", &tally{})
+		must(t, c.RemoveInformer(t.Context(), &corev1.ConfigMap{}))
+		synctest.Wait()
+		_, _ = s.take()
+		if err := informer.AddIndexers(toolscache.Indexers{"own": func(any) ([]string, error) { return nil, nil }}); err == nil {
+			t.Error("no error")
 		}
-		handle(t, c, "typed", h)
-		h.expect(t, "a handler comes", "")
-		s.change(func() { s.scope = inNamespaces }) // the mapper is not told
-		time.Sleep(10 * time.Minute)
-		h.expect(t, "the kind is back", keysOf[inNamespaces])
+		time.Sleep(time.Minute)
+		if sent, _ := s.take(); len(sent) > 0 {
+			t.Errorf("sent %q, want nothing", sent)
+		}
 	})
 }
 

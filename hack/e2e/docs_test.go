@@ -100,7 +100,7 @@ func TestDocumentsPrograms(t *testing.T) {
 
 // What alerts and dashboard ask for are metrics that there are. hack/monitoring.sh tests them with promtool.
 func TestMonitoring(t *testing.T) {
-	source := document(t, "manager/restmappermetrics/recorder.go")
+	source := document(t, "fresh/restmappermetrics/recorder.go")
 	alerts := document(t, "docs/monitoring/alerts.yaml")
 	asked := regexp.MustCompile(`controller_runtime_restmapper_([a-z_]+)`).FindAllStringSubmatch(alerts+document(t, "docs/monitoring/dashboard.json"), -1)
 	for _, metric := range asked {

@@ -40,29 +40,31 @@ import (
 	examplev1 "example.com/plain/api/v1"
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/fresh"
-	"github.com/freshmapper/freshmapper/manager/latekinds"
 )
 
 // The examples of docs/optional-kinds.md. Each is run here on a real API server.
 
-// TestControllersOfTheDocs has managers with both controllers for Widgets: one that runs while the kind is there, and one
-// that owns Widgets, if there are any. The CRD comes late, goes, comes back cluster-wide, under another resource and as it
-// was, also after the cluster was restored from an empty backup, of which no watch tells. No manager is started again.
+// TestControllersOfTheDocs has managers whose controllers are for Widgets, own Widgets and watch Widgets, which are not
+// installed when the manager starts. The CRD is installed late, removed, and re-created as cluster-scoped, under another
+// plural and as it was, also after the cluster was restored from an empty backup, of which no watch tells. No manager is
+// started again.
 func TestControllersOfTheDocs(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s, cfg := startServer(ctx, t)
-	options := ctrl.Options{Scheme: withWidgets(t), Controller: config.Controller{EnableWarmup: ptr.To(true), SkipNameValidation: ptr.To(true)}}
 	type operator struct {
 		manager.Manager
-		widgets, owners seen
+		widgets, owners, watched, apart seen
 	}
-	mapping := apiutil.DynamicRESTMapperOptions{WatchAPIs: true}
-	provider, _ := newManager(t, cfg, mapping, options)
-	operators := map[string]*operator{"fresh": {Manager: freshManager(t, cfg, options)}, "provider": {Manager: provider}}
-	options.Cache.DefaultNamespaces = map[string]cache.Config{"default": {}, "kube-system": {}}
-	provider, _ = newManager(t, cfg, mapping, options)
-	operators["provider, two namespaces"] = &operator{Manager: provider}
+	operators := map[string]*operator{}
+	for name, namespaces := range map[string]map[string]cache.Config{"all": nil, "two namespaces": {"default": {}, "kube-system": {}}} {
+		options := ctrl.Options{Scheme: withWidgets(t), Metrics: metricsserver.Options{BindAddress: "0"}}
+		options.Controller = config.Controller{SkipNameValidation: ptr.To(true)}
+		options.Cache.DefaultNamespaces = namespaces
+		mgr, err := newManagerOfTheDocs(cfg, options)
+		must(t, err)
+		operators[name] = &operator{Manager: mgr}
+	}
 	each := func(when, what string, yes func(*operator) bool) {
 		t.Helper()
 		for name, o := range operators {
@@ -80,10 +82,14 @@ func TestControllersOfTheDocs(t *testing.T) {
 		each(when, "the owner is reconciled", has)
 	}
 	for _, o := range operators {
-		must(t, addLate(o, &o.widgets), setUpOwner(o, &o.owners))
+		must(t, setUpOwner(o, &o.owners), (&widgetReconciler{Client: o.GetClient(), seen: &o.widgets}).SetupWithManager(o),
+			setUpWatch(o, &o.watched), addWhileServed(o, cfg, &o.apart))
 		run(t, o)
 	}
-	makeOwner("before the kind is there")
+	makeOwner("before the kind is installed")
+	each("before the kind is installed", "a read is NoMatch", func(o *operator) bool {
+		return meta.IsNoMatchError(o.GetClient().List(ctx, &examplev1.WidgetList{}))
+	})
 	for i, kind := range []Kind{widget, clusterWidget, gizmo, widget, widget} {
 		when := fmt.Sprint("CRD ", i)
 		must(t, s.Install(ctx, kind), s.Make(ctx, kind, "owned", func(o *unstructured.Unstructured) {
@@ -92,6 +98,8 @@ func TestControllersOfTheDocs(t *testing.T) {
 			}
 		}))
 		each(when, "the Widget is reconciled", func(o *operator) bool { return o.widgets.took("owned") })
+		each(when, "the Widget is watched", func(o *operator) bool { return o.watched.took("owned") })
+		each(when, "a controller that runs while the kind is served", func(o *operator) bool { return o.apart.took("owned") })
 		each(when, "the index has it alone", func(o *operator) bool {
 			list := &examplev1.WidgetList{}
 			return o.GetCache().List(ctx, list, client.MatchingFields{"spec.class": ""}) == nil && len(list.Items) == 1
@@ -108,19 +116,53 @@ func TestControllersOfTheDocs(t *testing.T) {
 		if !kind.Cluster {
 			each(when, "the owner is told that it is gone", has)
 		}
+		each(when, "a read is NoMatch", func(o *operator) bool {
+			return meta.IsNoMatchError(o.GetClient().List(ctx, &examplev1.WidgetList{}))
+		})
 	}
 }
 
-func addLate(mgr manager.Manager, seen *seen) error {
-	// Example "late" begins.
-	err := latekinds.Add(mgr, latekinds.Options{
-		Name:  "widget",
-		Kinds: []schema.GroupVersionKind{examplev1.GroupVersion.WithKind("Widget")},
-	}, func(mgr ctrl.Manager) error {
-		return (&widgetReconciler{Client: mgr.GetClient(), seen: seen}).SetupWithManager(mgr)
-	})
-	// Example "late" ends.
-	return err
+func newManagerOfTheDocs(cfg *rest.Config, options ctrl.Options) (ctrl.Manager, error) {
+	// Example "optional" begins.
+	options.Cache.ByObject = map[client.Object]cache.ByObject{
+		&examplev1.Widget{}: {}, // may be installed later, or never
+	}
+	mgr, err := fresh.NewManager(cfg, options)
+	// Example "optional" ends.
+	return mgr, err
+}
+
+func setUpWatch(mgr ctrl.Manager, seen *seen) error {
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(examplev1.GroupVersion.WithKind("Widget"))
+	return ctrl.NewControllerManagedBy(mgr).Named("watch").For(&corev1.Secret{}).
+		WatchesMetadata(metadata, &handler.EnqueueRequestForObject{}).
+		Complete(seen)
+}
+
+func addWhileServed(mgr ctrl.Manager, cfg *rest.Config, seen *seen) error {
+	mapper, ours := mgr.GetRESTMapper().(*apiutil.DynamicRESTMapper)
+	if !ours {
+		return fmt.Errorf("the mapper is a %T", mgr.GetRESTMapper())
+	}
+	// Example "while served" begins.
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		return mapper.RunWhileServed(ctx, func(ctx context.Context) error {
+			inner, err := fresh.NewManager(cfg, ctrl.Options{
+				Scheme:     mgr.GetScheme(),
+				Metrics:    metricsserver.Options{BindAddress: "0"},             // the outer manager serves them
+				Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // the controller is made again
+			})
+			if err != nil {
+				return err
+			}
+			if err := (&widgetReconciler{Client: inner.GetClient(), seen: seen}).SetupWithManager(inner); err != nil {
+				return err
+			}
+			return inner.Start(ctx)
+		}, examplev1.GroupVersion.WithKind("Widget"))
+	}))
+	// Example "while served" ends.
 }
 
 // widgetReconciler is as kubebuilder scaffolds it.
@@ -149,12 +191,15 @@ func withWidgets(t *testing.T) *runtime.Scheme {
 
 func setUpOwner(mgr ctrl.Manager, r reconcile.Reconciler) error {
 	// Example "owned" begins.
-	widgets := latekinds.Kind(mgr, &examplev1.Widget{}, handler.TypedEnqueueRequestForOwner[*examplev1.Widget](
-		mgr.GetScheme(), mgr.GetRESTMapper(), &corev1.ConfigMap{}, handler.OnlyControllerOwner()))
-	widgets.IndexField("spec.class", func(o client.Object) []string { return []string{o.(*examplev1.Widget).Spec.Class} })
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &examplev1.Widget{}, "spec.class", func(o client.Object) []string {
+		return []string{o.(*examplev1.Widget).Spec.Class}
+	})
+	if err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&corev1.ConfigMap{}).
-		WatchesRawSource(widgets).
+		Owns(&examplev1.Widget{}).
 		Complete(r)
 	// Example "owned" ends.
 }
@@ -319,10 +364,10 @@ func (widgetValidator) ValidateDelete(context.Context, *examplev1.Widget) (admis
 
 // The documents show what is run above.
 func TestExamplesAreInTheDocs(t *testing.T) {
-	examples := regexp.MustCompile(`(?s)\t*// Example "(\w+)" begins\.\n+(.*?)\n+\t*// Example "(\w+)" ends\.`).
+	examples := regexp.MustCompile(`(?s)\t*// Example "([\w ]+)" begins\.\n+(.*?)\n+\t*// Example "([\w ]+)" ends\.`).
 		FindAllStringSubmatch(document(t, "hack/e2e/examples_test.go"), -1)
-	if len(examples) != 7 {
-		t.Errorf("%d examples have a beginning and an end, want 7", len(examples))
+	if len(examples) != 8 {
+		t.Errorf("%d examples have a beginning and an end, want 8", len(examples))
 	}
 	documents := document(t, "docs/optional-kinds.md")
 	for _, example := range examples {

@@ -27,7 +27,6 @@ require (
 	github.com/evanphx/json-patch/v5 v5.9.11 // indirect
 	github.com/freshmapper/freshmapper v0.0.0
 	github.com/freshmapper/freshmapper/fresh v0.0.0
-	github.com/freshmapper/freshmapper/manager v0.0.0
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-openapi/jsonpointer v1.0.0 // indirect
 	github.com/go-openapi/jsonreference v1.0.0 // indirect
@@ -78,7 +77,6 @@ require (
 replace (
 	example.com/plain => ../../testdata/consumers/plain
 	github.com/freshmapper/freshmapper => ../..
-	github.com/freshmapper/freshmapper/manager => ../../manager
 )
 
 replace github.com/freshmapper/freshmapper/fresh => ../../fresh

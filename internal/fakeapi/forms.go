@@ -23,6 +23,10 @@ type Forms struct {
 	// StatusNotFound reports whether each 404 is a metav1.Status without details, as from
 	// Kubernetes 1.38 on (kubernetes#138219). Before that most are plain text.
 	StatusNotFound bool
+
+	// NoWatchList reports whether a watch that is to begin with the objects there are is refused, as by servers
+	// without the feature gate WatchList (KEP-3157). client-go then lists them.
+	NoWatchList bool
 }
 
 // AuditIDs is which answers have an Audit-Id header. A kube-apiserver since 1.21, and whatever

@@ -84,8 +84,20 @@ func Objects(namespace string, verbs ...string) func(*http.Request) bool {
 	}
 }
 
-// answerObjects answers a request for objects, or for their metadata alone. A client that wants a watch to begin with the
-// objects there are is told to list them, as by a server that does not know of that.
+// Lists matches requests that read all objects of a resource: a list, and a watch that begins with the objects there
+// are, as client-go asks for since v0.35. They may be in one namespace, or in each and in all if it is empty.
+func Lists(namespace string) func(*http.Request) bool {
+	return func(req *http.Request) bool {
+		streamed := Objects(namespace, "watch")(req) && sendsInitialEvents(req)
+		return streamed || Objects(namespace, "list")(req)
+	}
+}
+
+func sendsInitialEvents(req *http.Request) bool {
+	return req.URL.Query().Get("sendInitialEvents") == "true"
+}
+
+// answerObjects answers a request for objects, or for their metadata alone.
 func (w *world) answerObjects(req *http.Request, a address) (*http.Response, error) {
 	version, _ := w.version(a.target)
 	i := slices.IndexFunc(version.Resources, func(r Resource) bool { return r.Name == a.resource && !r.NoKind })
@@ -103,13 +115,21 @@ func (w *world) answerObjects(req *http.Request, a address) (*http.Response, err
 		return a.namespace != "" && o.Namespace != a.namespace || a.name != "" && o.Name != a.name
 	})
 	switch {
-	case verb == "watch" && req.URL.Query().Get("sendInitialEvents") != "":
+	case verb == "watch" && sendsInitialEvents(req) && w.forms.NoWatchList:
 		return statusResponse(http.StatusUnprocessableEntity, 0)
 	case verb == "watch":
 		resp := response(http.StatusOK, jsonType, nil)
 		setStream(resp, nil)
-		resp.Body = newWatch(req.Context(), a, gvk)
-		return resp, nil
+		var initial []*metav1.PartialObjectMetadata
+		if sendsInitialEvents(req) {
+			for _, o := range objects {
+				initial = append(initial, o.of(gvk))
+			}
+			initial = append(initial, initialEventsEnd(gvk))
+		}
+		body, err := newWatch(req.Context(), a, gvk, initial)
+		resp.Body = body
+		return resp, err
 	case verb == "list", verb == "deletecollection":
 		list := metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []metav1.PartialObjectMetadata{}}
 		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
@@ -133,6 +153,16 @@ func (o Object) of(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	return sent
 }
 
+// initialEventsEnd is the object of the bookmark after the initial events of a watch (KEP-3157).
+func initialEventsEnd(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	end := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		ResourceVersion: "1",
+		Annotations:     map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+	}}
+	end.SetGroupVersionKind(gvk)
+	return end
+}
+
 // A watch is the body of the answer to one. It lasts until its request's context ends, it is
 // closed, or EndWatches ends it, whatever happens to the resource.
 type watch struct {
@@ -147,10 +177,22 @@ type watch struct {
 // unread is how many events of a watch wait at most. More are lost.
 const unread = 100
 
-func newWatch(ctx context.Context, a address, gvk schema.GroupVersionKind) *watch {
-	w := &watch{address: a, gvk: gvk, events: make(chan []byte, unread)}
+// newWatch makes a watch that begins with events of the initial objects, the last of which is a bookmark.
+func newWatch(ctx context.Context, a address, gvk schema.GroupVersionKind, initial []*metav1.PartialObjectMetadata) (*watch, error) {
+	w := &watch{address: a, gvk: gvk, events: make(chan []byte, unread+len(initial))}
+	for i, object := range initial {
+		event := "ADDED"
+		if i == len(initial)-1 {
+			event = "BOOKMARK"
+		}
+		data, err := json.Marshal(metav1.WatchEvent{Type: event, Object: runtime.RawExtension{Object: object}})
+		if err != nil {
+			return nil, err
+		}
+		w.events <- data
+	}
 	w.ctx, w.end = context.WithCancelCause(ctx)
-	return w
+	return w, nil
 }
 
 func (w *watch) Read(p []byte) (int, error) {

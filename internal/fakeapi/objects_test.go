@@ -3,12 +3,15 @@
 package fakeapi
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // things has a namespaced resource with two objects, and one that is not.
@@ -39,7 +42,6 @@ func TestObjects(t *testing.T) {
 		{"GET", "/foos/one", "get", 404, []string{"404 page not found"}},
 		{"GET", "/bars/one", "get", 200, []string{`"name":"one","uid":"3"`}},
 		{"GET", "/namespaces/a/bars", "list", 404, []string{"404 page not found"}},
-		{"GET", "/namespaces/a/foos?watch=true&sendInitialEvents=true", "watch", 422, []string{`"code":422`}},
 		{"GET", "/others", "list", 404, []string{"404 page not found"}},
 		{"GET", "/foos/one/two/three", "", 404, []string{"404 page not found"}},
 		{"POST", "/namespaces/a/foos", "create", 201, []string{"what was sent"}},
@@ -75,5 +77,43 @@ func TestObjects(t *testing.T) {
 				t.Errorf("%s %s: %s; want %s", test.method, test.path, body, test.has)
 			}
 		}
+	}
+}
+
+// A watch that is asked for them begins with the objects, and a bookmark that ends them (KEP-3157). Where the server does not
+// know that, it is refused.
+func TestWatchList(t *testing.T) {
+	const path = "/apis/example.com/v1/namespaces/a/foos?watch=true&sendInitialEvents=true"
+	s := New(things())
+	resp, err := s.Client().Get(s.Config().Host + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	events := json.NewDecoder(resp.Body)
+	for _, want := range []string{
+		`ADDED "name":"one","namespace":"a"`,
+		`BOOKMARK "annotations":{"k8s.io/initial-events-end":"true"}`,
+	} {
+		var event metav1.WatchEvent
+		if err := events.Decode(&event); err != nil {
+			t.Fatal(err)
+		}
+		kind, has, _ := strings.Cut(want, " ")
+		if event.Type != kind || !strings.Contains(string(event.Object.Raw), has) {
+			t.Errorf("got %s %s, want %s", event.Type, event.Object.Raw, want)
+		}
+	}
+	if req := httptest.NewRequest(http.MethodGet, path, nil); !Lists("a")(req) || Lists("b")(req) {
+		t.Error("Lists does not match it")
+	}
+	s.SetForms(Forms{NoWatchList: true})
+	refused, err := s.Client().Get(s.Config().Host + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer refused.Body.Close()
+	if refused.StatusCode != http.StatusUnprocessableEntity {
+		t.Errorf("got %s, want 422", refused.Status)
 	}
 }

@@ -40,6 +40,17 @@ type Source interface {
 	// its own. Who is not waits for two seconds, and not at all if none is allowed now.
 	Confirm(ctx context.Context, gvk schema.GroupVersionKind, patient bool) (*meta.RESTMapping, error)
 
+	// Poll asks the server whether kinds that are not served are served now: if they are all in one version, by a live read
+	// of that, otherwise by a refresh of the discovery document, for all of them. What it finds is known afterwards. A
+	// question that was asked a moment ago, by whomever, is not asked again.
+	Poll(ctx context.Context, kinds []schema.GroupVersionKind) error
+
+	// Watching reports whether watches tell the mapper of changes of the served API.
+	Watching() bool
+
+	// Hint says in which other versions or groups the kind of a NoMatch error is served, or "". It reads nothing.
+	Hint(err error) string
+
 	// Changed returns a channel that is closed when the mapper next learns anything. To miss nothing, get
 	// the channel first and then ask.
 	Changed() <-chan struct{}
@@ -52,7 +63,11 @@ type Source interface {
 type Followed struct {
 	Source
 	Count func(who string) // is called when a "client" or a "cache" has followed a kind
-	Apart bool             // each that follows remembers by itself: they have nothing to do with each other
+	// ReportWaiting is called when the number of caches that wait for a kind has changed. It may be nil.
+	ReportWaiting func(gvk schema.GroupVersionKind, caches int)
+	waiting       waiting
+
+	Apart bool // each that follows remembers by itself: they have nothing to do with each other
 
 	last       memory
 	namespaced Map[schema.GroupKind, bool] // somebody was handed such a mapping of the kind, which is in lower case

@@ -230,13 +230,15 @@ var older = []struct{ before, file, old, with string }{
 	{before: "v0.22", file: "client_namespaced.go", old: "\t\"k8s.io/apimachinery/pkg/runtime\"\n", with: ""},
 	{before: "v0.21", file: "cache.go", old: `"informer already started"`, with: `"Informer already started"`},
 	{before: "v0.21", file: "cache_informer.go", old: "func (i *informer) AddEventHandlerWithOptions("},
-	{before: "v0.21", file: "cache_generation.go", old: "toolscache.ListerWatcherWithContext", with: "toolscache.ListerWatcher"},
-	{before: "v0.21", file: "cache_generation.go", old: "toolscache.ToListerWatcherWithContext(lw)", with: "lw"},
-	{before: "v0.21", file: "cache_generation.go", old: ".ListWithContext(ctx, opts)", with: ".List(opts)"},
-	{before: "v0.21", file: "cache_generation.go", old: ".WatchWithContext(ctx, opts)", with: ".Watch(opts)"},
-	{before: "v0.21", file: "cache_generation.go", old: "{ListWithContextFunc: j.list, WatchFuncWithContext: j.watch}", with: "{\n" +
-		"ListFunc: func(opts metav1.ListOptions) (runtime.Object, error) { return j.list(j.g.ctx, opts) },\n" +
-		"WatchFunc: func(opts metav1.ListOptions) (watch.Interface, error) { return j.watch(j.g.ctx, opts) },\n}"},
+	{before: "v0.21", file: "cache_informer.go", old: "func (s *sharedInformer) SetWatchErrorHandlerWithContext("},
+	{before: "v0.21", file: "cache_instance.go", old: "func (x instanceInformer) SetWatchErrorHandlerWithContext("},
+	{before: "v0.21", file: "cache_listwatch.go", old: "toolscache.ListerWatcherWithContext", with: "toolscache.ListerWatcher"},
+	{before: "v0.21", file: "cache_instance.go", old: "toolscache.ToListerWatcherWithContext(upstream)", with: "upstream"},
+	{before: "v0.21", file: "cache_listwatch.go", old: ".ListWithContext(ctx, opts)", with: ".List(opts)"},
+	{before: "v0.21", file: "cache_listwatch.go", old: ".WatchWithContext(ctx, opts)", with: ".Watch(opts)"},
+	{before: "v0.21", file: "cache_listwatch.go", old: "{ListWithContextFunc: lw.list, WatchFuncWithContext: lw.watch}", with: "{\n" +
+		"ListFunc: func(opts metav1.ListOptions) (runtime.Object, error) { return lw.list(lw.i.ctx, opts) },\n" +
+		"WatchFunc: func(opts metav1.ListOptions) (watch.Interface, error) { return lw.watch(lw.i.ctx, opts) },\n}"},
 }
 
 func (d *draft) decorate() error {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
-	"github.com/freshmapper/freshmapper/manager/restmappermetrics"
+	"github.com/freshmapper/freshmapper/fresh/restmappermetrics"
 )
 
 // After one lookup that finds, two hits, one lookup that does not find, and one that cannot find out.

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fresh
+
+import "slices"
+
+// state is what an instance is to its kind. A kind in a cache has the state of its current instance, which is the one
+// that reads and handlers use. While the kind switches to another REST path it has a second instance, which is filling.
+// The package documentation has the table of transitions, and next has it as code.
+type state int32
+
+const (
+	// filling: the instance lists the objects at the path to which the kind switches. Nothing reads from it yet.
+	filling state = iota
+
+	// present: the instance is the current one, and its path was right when it last listed its objects.
+	present
+
+	// outdated: the instance is the current one, and it is still read. But a read of the server has shown that the kind
+	// was removed, or that it is served although its path has refused a request. If the kind is served, another instance
+	// takes the place of this one, even if that has the same path. A first list that comes to this instance before that
+	// makes it present again.
+	outdated
+
+	// absent: the kind, which cache.Options.ByObject names, is not served, or may not be listed. The instance has no
+	// objects and sends no request, and a read returns the reason. It is the current one from the moment it is ready.
+	absent
+
+	// retired: another instance is the current one, the kind has left the cache, or the instance was never needed. It
+	// has no more requests to send, and ends once nobody waits for its first list.
+	retired
+)
+
+// next returns the states that may follow a state.
+func (s state) next() []state {
+	switch s {
+	case filling:
+		return []state{present, retired}
+	case present:
+		return []state{outdated, retired}
+	case outdated:
+		return []state{present, retired}
+	case absent:
+		return []state{retired}
+	default:
+		return nil
+	}
+}
+
+// become makes the one transition of an instance to another state. It reports whether there was such a transition.
+func (i *instance) become(to state) bool {
+	for {
+		from := state(i.state.Load())
+		if !slices.Contains(from.next(), to) {
+			return false
+		}
+		if i.state.CompareAndSwap(int32(from), int32(to)) {
+			return true
+		}
+	}
+}
+
+// is reports whether the instance is in one of the states.
+func (i *instance) is(states ...state) bool {
+	return slices.Contains(states, state(i.state.Load()))
+}
