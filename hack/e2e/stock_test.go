@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -82,6 +83,7 @@ var stockRows = []stockRow{
 	{"any-404-is-absence", any404IsAbsence},
 	{"new-mapper-two-requests", newMapperTwoRequests},
 	{"singularizer-asks-nothing", singularizerAsksNothing},
+	{"no-match-inside-another-error", noMatchInsideAnotherError},
 	{"deferred-mapper-needs-invalidate", deferredMapperNeedsInvalidate},
 	{"literal-texts", literalTexts},
 }
@@ -856,6 +858,22 @@ func singularizerAsksNothing(s *stock) {
 	_, err := s.mapper().ResourceSingularizer("configmaps")
 	if all := s.wire.requests(""); all != 0 {
 		s.Errorf("%d requests, %v; want none", all, err)
+	}
+}
+
+// The first lookup of a mapper that names a version which is not served has an error of another type than later ones.
+// meta.IsNoMatchError is true of both.
+func noMatchInsideAnotherError(s *stock) {
+	mapper := s.mapper()
+	for i, want := range []bool{true, false} {
+		_, err := mapper.RESTMapping(schema.GroupKind{Group: s.group, Kind: "Widget"}, "v1")
+		if !meta.IsNoMatchError(err) {
+			s.Errorf("lookup %d: %v; want NoMatch", i, err)
+		}
+		failed := new(apiutil.ErrResourceDiscoveryFailed)
+		if errors.As(err, &failed) != want {
+			s.Errorf("lookup %d has the error %v, a %T; want an ErrResourceDiscoveryFailed in the first one alone", i, err, err)
+		}
 	}
 }
 
