@@ -28,7 +28,7 @@ func document(t *testing.T, name string) string {
 // documents are the names of the pages, of which no other program tests what they say.
 func documents(t *testing.T) (names []string) {
 	t.Helper()
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "testdata/consumers/*.md"} {
+	for _, pattern := range []string{"*.md", ".github/*.md", "docs/*.md", "docs/*/*.md", "hack/*.md", "hack/*/*.md", "testdata/consumers/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		must(t, err)
 		for _, name := range found {
