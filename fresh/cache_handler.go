@@ -4,7 +4,9 @@ package fresh
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -28,8 +30,10 @@ type handler struct {
 	settling sync.Mutex                 // held by settle
 	at       atomic.Pointer[registered] // written with settling held
 	removed  atomic.Bool
+	ofClient atomic.Bool   // a client of controller-runtime's reads its own writes by it
+	leaving  atomic.Bool   // that client is not used any more: after the next switch the handler goes
 	shutdown chan struct{} // closed when the handler was removed and its last call has ended
-	synced   atomic.Bool // it was told the whole first list
+	synced   atomic.Bool   // it was told the whole first list
 
 	mu    sync.Mutex                   // held during each call: there is one at a time. It guards the rest
 	of    *instance                    // whose events count
@@ -70,6 +74,12 @@ func (h *handler) settle() error {
 		h.at.Store(&next)
 		t.tellGone()
 		close(t.ready)
+		if before != nil && h.ofClient.Load() {
+			t.tellResourceVersion()
+		}
+		if before != nil && h.leaving.Load() {
+			return h.i.RemoveEventHandler(h)
+		}
 	}
 	return h.remove() // if that was before the registration
 }
@@ -142,6 +152,29 @@ func (t *told) tellGone() {
 			t.forget(name, obj)
 		}
 	}
+}
+
+// tellResourceVersion tells a client that reads its own writes how new the content of the instance is. Such a client waits
+// until its handler was given an object with the resource version of the write. The object may be gone with its path, and
+// the instance may have none that is newer. So the handler is given a deletion, of nothing, at the resource version of the
+// list, which began after the writes at the old path.
+func (t *told) tellResourceVersion() {
+	versions := map[string]bool{}
+	for _, lw := range t.by.listWatchesOf(t.i.of) {
+		versions[lw.informer.LastSyncResourceVersion()] = true
+	}
+	lowest, found := int64(math.MaxInt64), false
+	for version := range versions {
+		if number, err := strconv.ParseInt(version, 10, 64); err == nil {
+			lowest, found = min(lowest, number), true
+		}
+	}
+	if !found { // nothing was listed: the kind is absent
+		return
+	}
+	nothing := t.i.k.object(t.i.of)
+	nothing.SetResourceVersion(strconv.FormatInt(lowest, 10))
+	t.tell(func() { t.to.OnDelete(nothing) })
 }
 
 // tell calls call with mu held, if events of the instance count.

@@ -5,6 +5,7 @@ package fresh_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"runtime"
 	"slices"
@@ -177,6 +178,35 @@ func TestByObject(t *testing.T) {
 		}
 		s.move(t, m, inNamespaces)
 		eventually(t, "the object is there", func() bool { return has(c, "ns") })
+	})
+}
+
+// The options of all namespaces in an entry of ByObject apply to a kind that becomes cluster-scoped: it has the new objects and
+// none of the old.
+func TestByObjectOfAllNamespaces(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s, h := newMovingServer(t, inNamespaces), &tally{}
+		var selected atomic.Int32
+		c, m := s.caching(t, cache.Options{
+			HTTPClient: &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
+				if req.URL.Query().Get("labelSelector") == "a=b" {
+					selected.Add(1)
+				}
+				return s.Server
+			})},
+			ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
+				cache.AllNamespaces: {LabelSelector: labels.SelectorFromSet(labels.Set{"a": "b"})},
+			}}},
+		})
+		handle(t, c, "typed", h)
+		for n, scope := range []string{inNamespaces, ofCluster, inNamespaces} {
+			selected.Store(0)
+			s.move(t, m, scope)
+			h.expect(t, fmt.Sprint("step ", n), keysOf[scope])
+			if n > 0 && selected.Load() == 0 {
+				t.Errorf("%s: no request has the selector", scope)
+			}
+		}
 	})
 }
 
