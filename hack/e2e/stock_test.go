@@ -81,6 +81,7 @@ var stockRows = []stockRow{
 	{"equal-misses-one-by-one", equalMissesOneByOne},
 	{"order-without-group", orderWithoutGroup},
 	{"any-404-is-absence", any404IsAbsence},
+	{"unreadable-version", unreadableVersion},
 	{"new-mapper-two-requests", newMapperTwoRequests},
 	{"singularizer-asks-nothing", singularizerAsksNothing},
 	{"no-match-inside-another-error", noMatchInsideAnotherError},
@@ -845,6 +846,20 @@ func any404IsAbsence(s *stock) {
 	s.warm(mapper)
 	s.install(s.kind("Widget", "v1", "v2"))
 	s.noMatch(mapper, kind, "v2")
+}
+
+// An answer that is no 404 is an error, and no NoMatch.
+func unreadableVersion(s *stock) {
+	mapper := s.mapper()
+	s.warm(mapper)
+	s.wire.setAnswer(func(*http.Request) *http.Response {
+		return plainAnswer(http.StatusInternalServerError, "no answer")
+	})
+	_, err := mapper.RESTMapping(s.kind("Widget", "v1").groupKind(), "v1")
+	s.says(err, fmt.Sprintf("failed to get API group resources: unable to retrieve the complete list of server APIs: %s/v1: ", s.group))
+	if meta.IsNoMatchError(err) {
+		s.Errorf("the error is %v; want none that is a NoMatch", err)
+	}
 }
 
 func newMapperTwoRequests(s *stock) {
