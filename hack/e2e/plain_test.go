@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 
 // table has a line for each replay, and a column for each build.
 func table() string {
-	text := fmt.Sprintf("%-21s %-28s %-28s %-28s as expected\n", "time to heal", "stock "+tree.Newest(), "fresh.NewManager", "fork "+tree.Newest())
+	text := fmt.Sprintf("%-21s %-28s %-28s %-28s as expected\n", "time to recover", "controller-runtime "+tree.Newest(), "fresh.NewManager", "patched "+tree.Newest())
 	for _, r := range replays {
 		text += fmt.Sprintf("%-21s ", r.name)
 		expected := true
