@@ -25,10 +25,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -86,6 +88,8 @@ var stockRows = []stockRow{
 	{"singularizer-asks-nothing", singularizerAsksNothing},
 	{"no-match-inside-another-error", noMatchInsideAnotherError},
 	{"deferred-mapper-needs-invalidate", deferredMapperNeedsInvalidate},
+	{"memory-cache-empty-version", memoryCacheEmptyVersion},
+	{"reflector-pauses", reflectorPauses},
 	{"literal-texts", literalTexts},
 }
 
@@ -903,8 +907,55 @@ func deferredMapperNeedsInvalidate(s *stock) {
 	s.install(kind)
 	s.noMatch(mapper, kind)
 	s.noMatch(mapper, kind, "v1")
+	if !cached.Fresh() {
+		s.Error("the cache says that it is not fresh")
+	}
 	cached.Invalidate()
 	s.found(mapper, kind)
+}
+
+// client-go's memory cache returns an error for a version that has no resources.
+func memoryCacheEmptyVersion(s *stock) {
+	lists := map[string]string{
+		"/api":  `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"empty.example.com","versions":[{"groupVersion":"empty.example.com/v1","version":"v1"}]}]}`,
+
+		"/api/v1":                    `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","kind":"Pod"}]}`,
+		"/apis/empty.example.com/v1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"empty.example.com/v1","resources":[]}`,
+	}
+	s.wire.setAnswer(func(req *http.Request) *http.Response {
+		resp := plainAnswer(http.StatusOK, lists[req.URL.Path])
+		resp.Header.Set("Content-Type", "application/json")
+		return resp
+	})
+	dc, err := discovery.NewDiscoveryClientForConfigAndClient(s.cfg, s.http)
+	must(s.T, err)
+	cached := memory.NewMemCacheClient(dc)
+	_, err = cached.ServerResourcesForGroupVersion("v1")
+	must(s.T, err)
+	if _, err = cached.ServerResourcesForGroupVersion("empty.example.com/v1"); err == nil {
+		s.Error("no error for a version without resources")
+	}
+}
+
+// A reflector whose lists fail pauses longer and longer, and begins again every two minutes. literalTexts compares the
+// numbers with client-go's.
+func reflectorPauses(s *stock) {
+	backoff := wait.Backoff{Duration: 800 * time.Millisecond, Cap: 30 * time.Second, Steps: 38, Factor: 2, Jitter: 1}
+	now := clocktesting.NewFakeClock(time.Now())
+	next := backoff.DelayWithReset(now, 2*time.Minute)
+	var pauses []time.Duration
+	for range 10_000 {
+		pause := next()
+		now.Step(pause)
+		pauses = append(pauses, pause)
+	}
+	slices.Sort(pauses)
+	shortest, median, longest := pauses[0], pauses[len(pauses)/2], pauses[len(pauses)-1]
+	s.Logf("pauses: %v, %v, %v", shortest, median, longest)
+	if shortest < 800*time.Millisecond || median < 5*time.Second || median > 15*time.Second || longest < 30*time.Second || longest > time.Minute {
+		s.Errorf("the pauses are %v at least, %v in the median, %v at most; want about 1 s, 10 s, 1 min", shortest, median, longest)
+	}
 }
 
 // literalTexts looks for texts that pages quote from logs, and for defaults, in the source of the modules.
@@ -923,6 +974,9 @@ func literalTexts(s *stock) {
 		{"k8s.io/client-go", "rest/request.go", "an empty namespace may not be set when a resource name is provided"},
 		{"k8s.io/client-go", "rest/request.go", "an empty namespace may not be set during creation"},
 		{"k8s.io/client-go", "tools/cache/reflector.go", "Failed to watch"},
+		{"k8s.io/client-go", "tools/cache/reflector.go", "defaultBackoffInit = 800 * time.Millisecond"},
+		{"k8s.io/client-go", "tools/cache/reflector.go", "defaultBackoffMax  = 30 * time.Second"},
+		{"k8s.io/client-go", "tools/cache/reflector.go", "defaultBackoffReset  = 2 * time.Minute"},
 		{"k8s.io/apimachinery", "pkg/api/errors/errors.go", "the server could not find the requested resource"},
 		{"k8s.io/apimachinery", "pkg/api/meta/errors.go", "no matches for kind %q in version"},
 		{"k8s.io/apimachinery", "pkg/runtime/error.go", "no kind is registered"},
