@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -62,7 +63,15 @@ func TestScopeChanges(t *testing.T) {
 
 	s.install(kind)
 	s.make(kind, "one")
-	running := newFresh(newMapper())
+	followed := newMapper()
+	running := newFresh(followed)
+	cached, err := fresh.NewCache(cfg, cache.Options{HTTPClient: httpClient, Mapper: followed})
+	must(t, err)
+	run(t, cached)
+	must(t, await(t.Context(), "the cache", func() (bool, error) {
+		err := s.get(cached, kind, "default/one")
+		return err == nil, err
+	}))
 	mapper := newMapper()
 	alone := s.client(mapper)
 	for _, c := range []client.Client{running, alone} {
@@ -87,6 +96,14 @@ func TestScopeChanges(t *testing.T) {
 	must(t, running.List(t.Context(), list, client.InNamespace("default")))
 	if len(list.Items) != 2 {
 		t.Errorf("fresh, List in a namespace: %d objects; want all of the cluster", len(list.Items))
+	}
+	eventually(t, "a Get in a namespace from the cache finds the cluster-scoped object", func() bool {
+		object := kind.object("")
+		return cached.Get(t.Context(), key("default/one"), object) == nil && object.GetNamespace() == ""
+	})
+	must(t, cached.List(t.Context(), list, client.InNamespace("default")))
+	if len(list.Items) != 0 {
+		t.Errorf("fresh, List in a namespace from the cache: %d objects; want none", len(list.Items))
 	}
 	nothing := func() error { return nil }
 	_, err = controllerutil.CreateOrUpdate(t.Context(), running, kind.object("default/absent"), nothing)
