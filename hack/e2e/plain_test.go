@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 
 // table has a line for each replay, and a column for each build.
 func table() string {
-	text := fmt.Sprintf("%-21s %-28s %-28s %-28s as expected\n", "time to heal", "stock "+tree.Newest(), "fresh.NewManager", "fork "+tree.Newest())
+	text := fmt.Sprintf("%-21s %-28s %-28s %-28s as expected\n", "time to recover", "controller-runtime "+tree.Newest(), "fresh.NewManager", "patched "+tree.Newest())
 	slices.SortFunc(replays.all, func(a, b *replay) int { return strings.Compare(a.name, b.name) })
 	for _, r := range replays.all {
 		text += fmt.Sprintf("%-21s ", r.name)
