@@ -37,7 +37,7 @@ type handler struct {
 	// calls is held during each call of the program's handler, so there is one at a time, and by attach, so that deletions
 	// come before the events of the next instance. It guards what follows.
 	calls sync.Mutex
-	known map[types.NamespacedName]any // each object as it was given last
+	known *account
 }
 
 // attachment is where a handler is registered.
@@ -132,7 +132,8 @@ type delivery struct {
 
 // deliverDeletions delivers deletions of all objects in the account that the instance does not have. attach calls it.
 func (d *delivery) deliverDeletions() {
-	if len(d.known) == 0 {
+	given := d.known.all()
+	if len(given) == 0 {
 		return
 	}
 	there := map[types.NamespacedName]types.UID{}
@@ -142,11 +143,12 @@ func (d *delivery) deliverDeletions() {
 			there[name] = uid
 		}
 	}
-	for name, obj := range d.known {
+	for _, obj := range given {
+		name, uid := identityOf(obj)
 		if d.from.is(retired) || d.from.ctx.Err() != nil || d.removed.Load() {
 			return // its store may be empty by now
 		}
-		if now, ok := there[name]; !ok || now != uidOf(obj) {
+		if now, ok := there[name]; !ok || now != uid {
 			d.deliverDeletion(name, obj)
 		}
 	}
@@ -207,8 +209,8 @@ func (d *delivery) OnDelete(obj any) {
 			deleted = unknown.Obj
 		}
 		name, uid := identityOf(deleted)
-		if was, known := d.known[name]; known && uidOf(was) == uid {
-			delete(d.known, name)
+		if was, known := d.known.get(name); known && uidOf(was) == uid {
+			d.known.remove(name)
 			d.receiver.OnDelete(obj)
 		}
 	})
@@ -218,22 +220,22 @@ func (d *delivery) OnDelete(obj any) {
 // holds calls, as that of deliverDeletion does.
 func (h *handler) deliverObject(obj any, initial bool) {
 	name, uid := identityOf(obj)
-	was, known := h.known[name]
+	was, known := h.known.get(name)
 	if known && uidOf(was) == uid {
-		h.known[name] = obj
+		h.known.put(name, obj)
 		h.receiver.OnUpdate(was, obj)
 		return
 	}
 	if known { // another object of that name
 		h.deliverDeletion(name, was)
 	}
-	h.known[name] = obj
+	h.known.put(name, obj)
 	h.receiver.OnAdd(obj, initial)
 }
 
 // deliverDeletion delivers the deletion of an object, of which nobody has seen the last state.
 func (h *handler) deliverDeletion(name types.NamespacedName, obj any) {
-	delete(h.known, name)
+	h.known.remove(name)
 	key, _ := toolscache.MetaNamespaceKeyFunc(obj)
 	h.receiver.OnDelete(toolscache.DeletedFinalStateUnknown{Key: key, Obj: obj})
 }

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -65,7 +64,7 @@ func (i *informer) switchTo(ctx context.Context, next *instance) {
 func (i *informer) add(
 	receiver toolscache.ResourceEventHandler, register func(cache.Informer, toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error),
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	h := &handler{i: i, receiver: receiver, register: register, shutdown: make(chan struct{}), known: map[types.NamespacedName]any{}}
+	h := &handler{i: i, receiver: receiver, register: register, shutdown: make(chan struct{}), known: newAccount()}
 	i.k.mu.Lock()
 	i.handlers = append(i.handlers, h)
 	i.k.mu.Unlock()
