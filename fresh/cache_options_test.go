@@ -5,6 +5,7 @@ package fresh_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"runtime"
 	"slices"
@@ -177,6 +178,67 @@ func TestByObject(t *testing.T) {
 		}
 		s.move(t, m, inNamespaces)
 		eventually(t, "the object is there", func() bool { return has(c, "ns") })
+	})
+}
+
+// The options of all namespaces in an entry of ByObject apply to a kind that becomes cluster-scoped: it has the new objects and
+// none of the old.
+func TestByObjectOfAllNamespaces(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s, h := newMovingServer(t, inNamespaces), &tally{}
+		var selected atomic.Int32
+		c, m := s.caching(t, cache.Options{
+			HTTPClient: &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
+				if req.URL.Query().Get("labelSelector") == "a=b" {
+					selected.Add(1)
+				}
+				return s.Server
+			})},
+			ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
+				cache.AllNamespaces: {LabelSelector: labels.SelectorFromSet(labels.Set{"a": "b"})},
+			}}},
+		})
+		handle(t, c, "typed", h)
+		for n, scope := range []string{inNamespaces, ofCluster, inNamespaces} {
+			selected.Store(0)
+			s.move(t, m, scope)
+			h.expect(t, fmt.Sprint("step ", n), keysOf[scope])
+			if n > 0 && selected.Load() == 0 {
+				t.Errorf("%s: no request has the selector", scope)
+			}
+		}
+	})
+}
+
+// After a kind has switched, one of several API servers may still be behind, and answer the document and the list. A third
+// proof is asked for then, a live read of the version, and the cache does not switch back.
+func TestReplicaThatIsBehind(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		ahead, behind, h := newMovingServer(t, inNamespaces), newMovingServer(t, inNamespaces), &tally{}
+		var lags atomic.Bool
+		transport := fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
+			if lags.Load() && req.URL.Path != "/api/v1" {
+				return behind.Server
+			}
+			return ahead.Server
+		})
+		ahead.SetForms(fakeapi.Aggregated())
+		behind.SetForms(fakeapi.Aggregated())
+		m, err := apiutil.NewDynamicRESTMapperWithOptions(ahead.Config(), &http.Client{Transport: transport}, apiutil.DynamicRESTMapperOptions{})
+		must(t, err)
+		c, _ := ahead.caching(t, cache.Options{Mapper: m, HTTPClient: &http.Client{Transport: transport}})
+		handle(t, c, "typed", h)
+		h.expect(t, "at first", keysOf[inNamespaces])
+		ahead.change(func() { ahead.plural = "gizmos" })
+		must(t, m.Refresh(t.Context()))
+		time.Sleep(5 * time.Second)
+		behind.change(func() { behind.names = []string{"old"} })
+		lags.Store(true)
+		must(t, m.Refresh(t.Context()))
+		time.Sleep(5 * time.Second)
+		if keys := h.keys(); keys != keysOf[inNamespaces] {
+			t.Errorf("the handler has %q, which a replica that is behind has listed", keys)
+		}
 	})
 }
 

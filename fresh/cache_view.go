@@ -6,33 +6,44 @@ import (
 	"context"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crapiutil "sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// View returns the cache as a client of upstream's gets it, which adds handlers if it reads its own writes;
-// and what removes those of a kind, for when another client takes its place.
-func (c *followingCache) View() (client.Reader, func(schema.GroupVersionKind)) {
-	v := &view{followingCache: c, added: map[schema.GroupVersionKind][]func() error{}}
+// View returns the cache as a client of controller-runtime's gets it, which adds handlers if it reads its own writes; and
+// what removes those of a kind, for when another client takes its place because the kind has another mapping.
+func (c *followingCache) View() (client.Reader, func(*meta.RESTMapping)) {
+	v := &view{followingCache: c, added: map[schema.GroupVersionKind][]*handler{}}
 	return v, v.leave
 }
 
+// view notes the handlers that a client adds.
 type view struct {
 	*followingCache
 	mu    sync.Mutex // guards added
-	added map[schema.GroupVersionKind][]func() error
+	added map[schema.GroupVersionKind][]*handler
 }
 
-func (v *view) leave(gvk schema.GroupVersionKind) {
+// leave removes the handlers of a kind, those of a client that is no longer used. A read through that client may still wait
+// for a write of its own, so they stay until the cache has the new mapping, too, and were given a resource version then.
+func (v *view) leave(now *meta.RESTMapping) {
+	gvk := now.GroupVersionKind
 	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, remove := range v.added[gvk] {
-		_ = remove()
-	}
+	handlers := v.added[gvk]
 	delete(v.added, gvk)
+	v.mu.Unlock()
+	for _, h := range handlers {
+		h.leaving.Store(true)
+		if !follow.Differ(h.i.present().in.mapping, now) {
+			_ = h.i.RemoveEventHandler(h)
+		}
+	}
 }
 
 func (v *view) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
@@ -53,10 +64,11 @@ type viewed struct {
 
 func (i viewed) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	registration, err := i.Informer.AddEventHandler(h)
-	if err == nil {
+	if added, ok := registration.(*handler); ok && err == nil {
+		added.ofClient.Store(true)
 		i.v.mu.Lock()
 		defer i.v.mu.Unlock()
-		i.v.added[i.gvk] = append(i.v.added[i.gvk], func() error { return i.RemoveEventHandler(registration) })
+		i.v.added[i.gvk] = append(i.v.added[i.gvk], added)
 	}
 	return registration, err
 }

@@ -114,17 +114,17 @@ type pinned struct {
 	client.Client
 	pins     *pins
 	watching func() (client.WithWatch, error) // a client of upstream's that watches with them
-	leave    func(schema.GroupVersionKind)    // removes the handlers that it has left at the cache
+	leave    func(now *meta.RESTMapping)      // removes the handlers that it has left at the cache
 }
 
 // pin returns a client of upstream's that keeps the first mapping of each kind.
 func (c *followingClient) pin() (p *pinned, err error) {
 	options := c.options
-	p = &pinned{pins: &pins{RESTMapper: options.Mapper, lookup: c.mapper.Mapping}, leave: func(schema.GroupVersionKind) {}}
+	p = &pinned{pins: &pins{RESTMapper: options.Mapper, lookup: c.mapper.Mapping}, leave: func(*meta.RESTMapping) {}}
 	options.Mapper = p.pins
 	if c.cache != nil {
 		if has, ok := c.cache.Reader.(interface {
-			View() (client.Reader, func(schema.GroupVersionKind))
+			View() (client.Reader, func(*meta.RESTMapping))
 		}); ok {
 			viewed := *c.cache
 			viewed.Reader, p.leave = has.View()
@@ -175,7 +175,7 @@ func (c *followingClient) at(gvk schema.GroupVersionKind) (*pinned, *meta.RESTMa
 	if !follow.Differ(used, now) {
 		return has, used, nil
 	}
-	next, err := c.replace(gvk, has)
+	next, err := c.replace(now, has)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -188,7 +188,8 @@ func (c *followingClient) at(gvk schema.GroupVersionKind) (*pinned, *meta.RESTMa
 }
 
 // replace returns a new client for a kind, which has no mapping yet, instead of one that has an old mapping.
-func (c *followingClient) replace(gvk schema.GroupVersionKind, has *pinned) (*pinned, error) {
+func (c *followingClient) replace(now *meta.RESTMapping, has *pinned) (*pinned, error) {
+	gvk := now.GroupVersionKind
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if other := c.of(gvk); other != has {
@@ -197,7 +198,7 @@ func (c *followingClient) replace(gvk schema.GroupVersionKind, has *pinned) (*pi
 	next, err := c.pin()
 	if err == nil {
 		c.moved.Store(gvk, next)
-		has.leave(gvk)
+		has.leave(now)
 	}
 	return next, err
 }
@@ -217,6 +218,10 @@ type request struct {
 	namespace string // that the caller has named; "" if none
 	obj       any
 	send      func(*pinned) error
+
+	// contextOnly reports whether only the context of the request has the namespace: the client that
+	// NewNamespacedClient has made left it out of what is sent, because the kind was cluster-scoped then.
+	contextOnly bool
 }
 
 // send sends a request, and once more if its path was certainly wrong and another one is right.
@@ -280,7 +285,8 @@ func (r request) answer(used *meta.RESTMapping, doubt follow.Doubt, err, why err
 	return fmt.Errorf("the server lists %s of all namespaces, and not of %q, as if they were cluster-wide: %w", used.Resource.Resource, r.namespace, why)
 }
 
-// allowed returns what at returns, and an error, a 404, if a request must not be sent with that mapping.
+// allowed returns what at returns, and an error if a request must not be sent with that mapping: a 404 if it would reach
+// another kind or what is cluster-scoped, and a conflict if it would reach all namespaces in place of one.
 func (c *followingClient) allowed(gvk schema.GroupVersionKind, r request) (*pinned, *meta.RESTMapping, error) {
 	at, used, err := c.at(gvk)
 	if err != nil {
@@ -294,6 +300,10 @@ func (c *followingClient) allowed(gvk schema.GroupVersionKind, r request) (*pinn
 		refused := apierrors.NewNotFound(used.Resource.GroupResource(), "")
 		refused.ErrStatus.Message = why
 		return nil, used, refused
+	}
+	if r.does == writes && r.contextOnly && used.Scope.Name() == meta.RESTScopeNameNamespace {
+		return nil, used, apierrors.NewConflict(used.Resource.GroupResource(), "", fmt.Errorf("%s was cluster-scoped when the "+
+			"request for namespace %q was made, and is namespaced again; nothing was sent, try again", gvk.Kind, r.namespace))
 	}
 	return at, used, nil
 }
@@ -333,7 +343,7 @@ type followingWatch struct{ *followingClient }
 
 func (c followingWatch) Watch(ctx context.Context, list client.ObjectList, opts ...client.ListOption) (watching watch.Interface, err error) {
 	namespace := (&client.ListOptions{}).ApplyOptions(opts).Namespace
-	err = c.send(ctx, request{reads, namespace, list, func(at *pinned) error {
+	err = c.send(ctx, request{does: reads, namespace: namespace, obj: list, send: func(at *pinned) error {
 		with, err := at.watching()
 		if err == nil {
 			watching, err = with.Watch(ctx, list, opts...)

@@ -5,9 +5,11 @@ package fresh_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +37,34 @@ func TestWritesThatNameTheirNamespace(t *testing.T) {
 	for what, write := range writes {
 		if err, sent := write(two, "", "n"), s.clusterWide(); len(sent) > 0 {
 			t.Errorf("%s: %v after %q, want nothing sent", what, err, sent)
+		}
+	}
+}
+
+// A write for a namespace is never sent without it: while the kind is known as cluster-scoped, controller-runtime's client of
+// a namespace leaves the namespace out, and then the kind may turn out to be namespaced. A second try is sent to the namespace.
+func TestWritesKeepTheirNamespace(t *testing.T) {
+	for _, sort := range sorts {
+		for what, write := range (caller{sort, configMap}).requests() {
+			if !strings.HasPrefix(what, "Namespaced.") {
+				continue
+			}
+			s := newMovingServer(t, inNamespaces)
+			c := s.client(t, nil)
+			must(t, c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"}, caller{sort, configMap}.object("", "")))
+			s.change(func() { s.scope = ofCluster })
+			refresh(t, c)
+			s.change(func() { s.scope = inNamespaces }) // the mapper has not noticed
+			_, _ = s.take()
+			err := write(c, "ns", "n")
+			sent, _ := s.take()
+			if len(sent) > 0 || !apierrors.IsConflict(err) {
+				t.Errorf("%s, %s: %v, and sent %q; want a conflict and nothing sent", sort, what, err, sent)
+			}
+			must(t, write(c, "ns", "n"))
+			if sent, _ = s.take(); len(sent) != 1 || !strings.Contains(sent[0], "/namespaces/ns/") {
+				t.Errorf("%s, %s: sent %q, want one request for the namespace", sort, what, sent)
+			}
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (c *followingClient) Get(ctx context.Context, key client.ObjectKey, obj cli
 		return cached.Get(ctx, key, obj, opts...)
 	}
 	key.Namespace = cmp.Or(key.Namespace, follow.NamespaceOf(ctx, obj))
-	return c.send(ctx, request{reads, "", obj, func(at *pinned) error { return at.Get(ctx, key, obj, opts...) }})
+	return c.send(ctx, request{does: reads, obj: obj, send: func(at *pinned) error { return at.Get(ctx, key, obj, opts...) }})
 }
 
 func (c *followingClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
@@ -50,7 +50,7 @@ func (c *followingClient) List(ctx context.Context, list client.ObjectList, opts
 	if namespace := follow.NamespaceOf(ctx, list); in == "" && namespace != "" { // it counts if the kind is namespaced
 		in, opts = namespace, append(slices.Clone(opts), client.InNamespace(namespace))
 	}
-	return c.send(ctx, request{lists, in, list, func(at *pinned) error { return at.List(ctx, list, opts...) }})
+	return c.send(ctx, request{does: lists, namespace: in, obj: list, send: func(at *pinned) error { return at.List(ctx, list, opts...) }})
 }
 
 func (c *followingClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
@@ -68,11 +68,17 @@ func (c *followingClient) Delete(ctx context.Context, obj client.Object, opts ..
 
 func (c *followingClient) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
 	of := (&client.DeleteAllOfOptions{}).ApplyOptions(opts)
-	in := cmp.Or(of.Namespace, obj.GetNamespace(), follow.NamespaceOfWrite(ctx))
-	if of.FieldSelector != nil && in == "" {
-		in, _ = of.FieldSelector.RequiresExactMatch("metadata.namespace")
+	selected := ""
+	if of.FieldSelector != nil {
+		selected, _ = of.FieldSelector.RequiresExactMatch("metadata.namespace")
 	}
-	return c.send(ctx, request{writes, in, obj, func(at *pinned) error { return at.DeleteAllOf(ctx, obj, opts...) }})
+	return c.send(ctx, request{
+		does:        writes,
+		namespace:   cmp.Or(of.Namespace, obj.GetNamespace(), selected, follow.NamespaceOfWrite(ctx)),
+		contextOnly: of.Namespace == "" && selected == "" && follow.NamespaceOfWrite(ctx) != "",
+		obj:         obj,
+		send:        func(at *pinned) error { return at.DeleteAllOf(ctx, obj, opts...) },
+	})
 }
 
 func (c *followingClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
@@ -88,7 +94,13 @@ func (c *followingClient) write(ctx context.Context, obj any, send func(*pinned)
 	case interface{ GetNamespace() *string }:
 		namespace = ptr.Deref(obj.GetNamespace(), "")
 	}
-	return c.send(ctx, request{writes, cmp.Or(namespace, follow.NamespaceOfWrite(ctx)), obj, send})
+	return c.send(ctx, request{
+		does:        writes,
+		namespace:   cmp.Or(namespace, follow.NamespaceOfWrite(ctx)),
+		contextOnly: namespace == "" && follow.NamespaceOfWrite(ctx) != "",
+		obj:         obj,
+		send:        send,
+	})
 }
 
 func (c *followingClient) Status() client.SubResourceWriter { return c.SubResource("status") }
@@ -102,7 +114,7 @@ type followingSubResource struct {
 }
 
 func (s *followingSubResource) Get(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceGetOption) error {
-	return s.c.send(ctx, request{reads, "", obj, func(at *pinned) error { return at.SubResource(s.name).Get(ctx, obj, sub, opts...) }})
+	return s.c.send(ctx, request{does: reads, obj: obj, send: func(at *pinned) error { return at.SubResource(s.name).Get(ctx, obj, sub, opts...) }})
 }
 func (s *followingSubResource) Create(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceCreateOption) error {
 	return s.c.write(ctx, obj, func(at *pinned) error { return at.SubResource(s.name).Create(ctx, obj, sub, opts...) })

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -370,25 +370,64 @@ func TestFormsThatDiffer(t *testing.T) {
 	})
 }
 
-// A client of upstream's that reads its own writes adds handlers through a view of the cache. When another client
-// takes its place, they are removed, and those of others stay.
+// A client of controller-runtime's that reads its own writes adds handlers through a view of the cache, and waits until they
+// were given the resource version of a write. When another client takes its place they stay until the cache has switched, too,
+// and are given the resource version of the new list, because what was written may be gone. Handlers of others stay.
 func TestViewsOfTheCache(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		s := newMovingServer(t, inNamespaces)
 		c, m := s.caching(t, cache.Options{})
-		leaves, stays := &tally{}, &tally{}
-		for h, leave := range map[*tally]schema.GroupVersionKind{leaves: configMap, stays: configMap.GroupKind().WithVersion("v2")} {
-			view, end := c.(interface {
-				View() (client.Reader, func(schema.GroupVersionKind))
+		viewOf := func(h *tally) (leave func(*meta.RESTMapping)) {
+			view, leave := c.(interface {
+				View() (client.Reader, func(*meta.RESTMapping))
 			}).View()
 			handle(t, view.(cache.Cache), "typed", h)
-			h.expect(t, "at first", keysOf[inNamespaces])
-			end(leave)
+			return leave
 		}
-		s.move(t, m, ofCluster)
-		stays.expect(t, "the one that stays", "n")
-		leaves.expect(t, "the one that has left", keysOf[inNamespaces])
+		var versions sync.Map
+		leaves, stays, late, other := &tally{}, &tally{}, &tally{}, &tally{}
+		leaves.then = func(what string, obj client.Object) {
+			if what == "delete" && obj.GetName() == "" {
+				versions.Store(obj.GetResourceVersion(), true)
+			}
+		}
+		leave, _, leaveLate := viewOf(leaves), viewOf(stays), viewOf(late)
+		handle(t, c, "typed", other)
+		leaves.expect(t, "at first", keysOf[inNamespaces])
+		s.change(func() { s.scope = ofCluster })
+		heal := s.SetFault(fakeapi.Lists(""), fakeapi.Late(5*time.Second))
+		must(t, m.Refresh(t.Context(), ""))
+		mapping, err := m.RESTMapping(configMap.GroupKind(), "v1")
+		must(t, err)
+		leave(mapping)
+		time.Sleep(2 * time.Second)
+		leaves.expect(t, "before the cache has switched", keysOf[inNamespaces])
+		heal()
+		other.expect(t, "of no client", keysOf[ofCluster])
+		stays.expectKeys(t, "of a client that stays", keysOf[ofCluster])
+		eventually(t, "of a client that has left, what it had is gone", func() bool { return !strings.Contains(leaves.keys(), "ns/n") })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		left := leaves.keys()
+		if _, given := versions.Load("1"); !given {
+			t.Error("the handler was not given the resource version of the list")
+		}
+		leaveLate(mapping) // the cache has switched before
+		s.move(t, m, inNamespaces)
+		other.expect(t, "back, of no client", keysOf[inNamespaces])
+		stays.expectKeys(t, "back, of a client that stays", keysOf[inNamespaces])
+		if leaves.keys() != left || late.keys() != keysOf[ofCluster] {
+			t.Errorf("clients that had left were told %q and %q", leaves.log, late.log)
+		}
 	})
+}
+
+// expectKeys is expect for a handler that is also told of what it does not know.
+func (h *tally) expectKeys(t testing.TB, when, want string) {
+	t.Helper()
+	if !within(func() bool { return h.keys() == want }) {
+		t.Fatalf("%s: the handler has %q, want %q", when, h.keys(), want)
+	}
 }
 
 // What a program has set on an informer before it was started holds after the kind has switched, too.

@@ -4,23 +4,40 @@ package fresh
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/fresh/restmappermetrics"
+	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// NewManager is ctrl.NewManager for a manager whose mapper, client, cache and API reader stay fresh. It
-// fills in MapperProvider, NewClient and NewCache of the options where they are nil, and changes
-// nothing else. The manager's GetRESTMapper returns the mapper itself, a *apiutil.DynamicRESTMapper
-// unless MapperProvider makes another; add it to the manager if its options need Start.
+// NewManager is ctrl.NewManager for a manager whose mapper, client, cache and API reader follow the APIs that the server
+// serves. It fills in MapperProvider, NewClient and NewCache of the options where they are nil, and changes nothing else.
+//
+// The mapper that it makes logs to ctrl.Log under the name restmapper, and its metrics are in controller-runtime's registry;
+// several managers of a program count together. A program that sets MapperProvider decides both for itself. GetRESTMapper
+// returns the mapper itself, a *apiutil.DynamicRESTMapper unless MapperProvider makes another; add it to the manager if its
+// options need Start.
+//
+// If the mapper, the client or the cache does not follow, because the options have another one, the log says so.
 func NewManager(config *rest.Config, options manager.Options) (manager.Manager, error) {
 	if options.MapperProvider == nil {
-		options.MapperProvider = apiutil.NewDynamicRESTMapper
+		recorder, err := restmappermetrics.Shared(metrics.Registry)
+		if err != nil {
+			return nil, err
+		}
+		options.MapperProvider = apiutil.DynamicRESTMapperProvider(apiutil.DynamicRESTMapperOptions{
+			Logger:  log.Log.WithName("restmapper"),
+			Metrics: recorder,
+		})
 	}
 	if options.NewClient == nil {
 		options.NewClient = NewClient
@@ -32,6 +49,7 @@ func NewManager(config *rest.Config, options manager.Options) (manager.Manager, 
 	if err != nil {
 		return nil, err
 	}
+	logWhatDoesNotFollow(mgr)
 	reader, err := newAPIReader(config, mgr)
 	if err != nil {
 		return nil, err
@@ -71,6 +89,24 @@ func newAPIReader(config *rest.Config, of cluster.Cluster) (client.Reader, error
 	named := rest.CopyConfig(config)
 	named.UserAgent = cmp.Or(named.UserAgent, rest.DefaultKubernetesUserAgent())
 	return NewClient(named, client.Options{HTTPClient: of.GetHTTPClient(), Scheme: of.GetScheme(), Mapper: of.GetRESTMapper()})
+}
+
+// logWhatDoesNotFollow writes one line if parts of a manager are not ours.
+func logWhatDoesNotFollow(mgr manager.Manager) {
+	var others []string
+	if follow.Of(mgr.GetRESTMapper(), false) == nil {
+		others = append(others, fmt.Sprintf("RESTMapper %T", mgr.GetRESTMapper()))
+	}
+	if _, ours := mgr.GetClient().(*followingClient); !ours {
+		others = append(others, fmt.Sprintf("client %T", mgr.GetClient()))
+	}
+	if _, ours := mgr.GetCache().(*followingCache); !ours {
+		others = append(others, fmt.Sprintf("cache %T", mgr.GetCache()))
+	}
+	if len(others) > 0 {
+		log.Log.WithName("fresh").Info("The manager does not follow changes of the served APIs in full, because its options have parts "+
+			"that do not, or a RESTMapper that does not say with Unwrap() meta.RESTMapper that it wraps one that does", "parts", others)
+	}
 }
 
 // followingManager has an API reader that follows.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -20,10 +21,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/fresh"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
 // What the tests are about. A controller-runtime tree with this mapper inside has other names for it.
@@ -113,6 +116,38 @@ func TestManagersAndClusters(t *testing.T) {
 	}
 }
 
+// A manager logs and counts without wiring, also where a program has several, and says which of its parts do not follow.
+func TestManagerWithoutWiring(t *testing.T) {
+	s := newMovingServer(t, inNamespaces)
+	_ = said.take()
+	for n := range 2 {
+		mgr, err := fresh.NewManager(s.Config(), ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
+		must(t, err)
+		mapper := mgr.GetRESTMapper().(*apiutil.DynamicRESTMapper)
+		must(t, mapper.Refresh(t.Context()))
+		s.PutVersion(fmt.Sprint("group", n), fakeapi.Version{Name: "v1"})
+		must(t, mapper.Refresh(t.Context()))
+	}
+	eventually(t, "the mapper logs", func() bool { return len(said.take("served APIs changed")) > 0 })
+	families, err := metrics.Registry.Gather()
+	must(t, err)
+	if !slices.ContainsFunc(families, func(family *dto.MetricFamily) bool {
+		return family.GetName() == "controller_runtime_restmapper_requests_total" && family.GetMetric()[0].GetCounter().GetValue() > 0
+	}) {
+		t.Error("controller-runtime's registry has no requests of the mapper")
+	}
+	if lines := said.take("does not follow"); len(lines) > 0 {
+		t.Errorf("said %q, want nothing", lines)
+	}
+	_, err = fresh.NewManager(s.Config(), ctrl.Options{Metrics: server.Options{BindAddress: "0"}, MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+		return meta.NewDefaultRESTMapper(nil), nil
+	}})
+	must(t, err)
+	if lines := said.take("does not follow", "DefaultRESTMapper", "cache"); len(lines) != 1 {
+		t.Errorf("said %q, want one line", lines)
+	}
+}
+
 // A method that a decorator only promotes is upstream's of before the first move. This test names those that
 // a later release adds. What is in the list may stay so, for the reason that is given.
 func TestPromotedMethods(t *testing.T) {
@@ -140,9 +175,9 @@ func TestPromotedMethods(t *testing.T) {
 			"GroupVersionKindFor", "IsObjectNamespaced", "RESTMapper", "Scheme"}},
 		{"namespacedSubResource", reflect.TypeFor[client.SubResourceClient](), []string{"Get"}},
 		{"followingCache", reflect.TypeFor[cache.Cache](), nil},
-		{"informer", reflect.TypeFor[cache.Informer](), []string{"HasSyncedChecker"}}, // the first list, which a retired generation ends
+		{"informer", reflect.TypeFor[cache.Informer](), []string{"HasSyncedChecker"}}, // the first list, which a retired instance ends
 		{"sharedInformer informer", reflect.TypeFor[toolscache.SharedIndexInformer](), []string{"HasSyncedChecker",
-			"GetController", "Run", "RunWithContext", "SetTransform", "SetWatchErrorHandler", "SetWatchErrorHandlerWithContext"}}, // upstream's cache calls these
+			"GetController", "Run", "RunWithContext"}}, // upstream's cache calls these
 		{"store", reflect.TypeFor[toolscache.Indexer](), []string{"Add", "Update", "Delete", "Replace", "Resync", // only informers write
 			"Bookmark", "LastStoreSyncResourceVersion"}},
 		{"handler", reflect.TypeFor[toolscache.ResourceEventHandlerRegistration](), []string{"HasSyncedChecker"}},
@@ -153,7 +188,7 @@ func TestPromotedMethods(t *testing.T) {
 		}
 		for i := range test.of.NumMethod() {
 			if name := test.of.Method(i).Name; !slices.Contains(known, name) && !slices.Contains(test.may, name) {
-				t.Errorf("%s of %s is only promoted: after a move it is that of the old generation", name, test.decorator)
+				t.Errorf("%s of %s is only promoted: after a switch it is that of the old instance", name, test.decorator)
 			}
 		}
 	}

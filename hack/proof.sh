@@ -31,10 +31,10 @@ while (($# > 0)); do
 	shift
 done
 
-replicas=500 kills=100 etcd=20 soak=30m hostile=10m histories=25000 fuzz=10m operators=Adopters page=$root/docs/adopters.md packages=12 routes=50 disagree=3 gap=1m
+replicas=500 kills=100 etcd=20 soak=30m hostile=10m histories=25000 fuzz=10m operators=Adopters page=$root/docs/third-party-tests.md packages=12 routes=50 disagree=3 gap=1m
 if $quick; then
 	out=${out:-$(mktemp -d)}
-	replicas=200 kills=4 etcd=2 soak=1m hostile=30s histories=100 fuzz=10s operators=Adopters/JobSet/tests page=$out/adopters.md packages=2 routes=2 disagree=1 gap=5s
+	replicas=200 kills=4 etcd=2 soak=1m hostile=30s histories=100 fuzz=10s operators=Adopters/JobSet/tests page=$out/third-party-tests.md packages=2 routes=2 disagree=1 gap=5s
 fi
 out=${out:-$root/hack/proof/results}
 mkdir -p "$out"

@@ -4,7 +4,8 @@
 # usage: hack/verify.sh [-fast | -root]
 #
 # Checks everything about the checkout that needs no test run: formatting, vet,
-# go.mod and go.sum, lint, script syntax, paths of this machine left in files.
+# go.mod and go.sum, lint, script syntax, paths of this machine left in files, the
+# words of the pages, and the rows that their claims about controller-runtime name.
 # Files not yet added to git are checked too. A failed check does not stop the
 # others; the exit status is 1 if any failed.
 #
@@ -61,9 +62,39 @@ paths() {
 # actions finds those that are not pinned to a commit, with the version beside it.
 actions() { ! grep -H 'uses:' .github/workflows/*.yml | grep -vE 'uses: [a-z-]+/[a-z-]+@[0-9a-f]{40} # v[0-9.]+$'; }
 
+# stock finds sentences about plain controller-runtime whose comment names no row of TestStock.
+stock() {
+	local row missing=0
+	while IFS= read -r row; do
+		grep -qF "{\"$row\", " hack/e2e/stock_test.go && continue
+		echo "no row of TestStock in hack/e2e/stock_test.go has the name $row, which a page refers to"
+		missing=1
+	done < <(xargs -0 grep -ohE 'TestStock/[a-z0-9-]+' /dev/null <"$files" | sed 's|TestStock/||' | sort -u)
+	return "$missing"
+}
+
+# private_words are words of ours for which Kubernetes has a word of its own: pages use that one.
+private_words='cluster-wide|cluster wide|for ever\b|\bheals?\b|\bhealed\b|ways in\b|way in\b|know first|kinds that may be absent'
+private_words+='|live read|legacy server|tagged replace|late kinds|latekinds|\badopters\b|ways to stay fresh|with each way|it is not to be had'
+private_words+='|who waits|\bof upstream'"'"'s\b|handler of owners|comes back cluster|with the provider\b|provider alone'
+# words leaves out the targets of links and what is code: names and error texts are quoted as they are.
+words() {
+	local file status=0 words
+	while IFS= read -r -d '' file; do
+		words="$private_words|\\bstock\\b"
+		[[ $file != docs/third-party-tests.md ]] || words=$private_words # its tables have a column of that name
+		sed -E 's/\]\([^)]*\)/]/g; s/`[^`]*`//g' "$file" | grep -niE "$words" | sed "s|^|$file:|" && status=1
+	done <"$files"
+	return $status
+}
+
 list '*.go' >"$files"
 check gofmt gofmt_
 check 'pinned actions' actions
+list '*.md' >"$files"
+check 'sentences about stock' stock
+list README.md CONTRIBUTING.md SECURITY.md 'docs/*.md' >"$files"
+check 'words of pages' words
 list >"$files"
 check paths paths
 while IFS= read -r -d '' file; do check "$file" bash -n "$file"; done < <(list '*.sh' .ci/run)

@@ -31,6 +31,7 @@
 package restmappermetrics
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -56,7 +57,48 @@ var _ apiutil.DynamicRESTMapperMetrics = (*Recorder)(nil)
 // New makes a recorder and registers its metrics. It returns an error if the
 // registerer has metrics of these names already, for example from a recorder before this one.
 func New(registerer prometheus.Registerer) (*Recorder, error) {
-	r := &Recorder{
+	r := newRecorder()
+	for _, c := range r.collectors() {
+		if err := registerer.Register(c); err != nil {
+			return nil, fmt.Errorf("register the RESTMapper's metrics: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// Shared is New for several mappers that count together: if the registerer has the metrics of a recorder already, those are
+// used.
+func Shared(registerer prometheus.Registerer) (*Recorder, error) {
+	r := newRecorder()
+	for _, err := range []error{
+		share(registerer, &r.requests), share(registerer, &r.reloads), share(registerer, &r.misses), share(registerer, &r.followed),
+		share(registerer, &r.durations), share(registerer, &r.generation), share(registerer, &r.groups), share(registerer, &r.kinds),
+		share(registerer, &r.lastSuccess), share(registerer, &r.watching),
+	} {
+		if err != nil {
+			return nil, fmt.Errorf("register the RESTMapper's metrics: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// share registers a collector, or replaces it with the one of its name that is registered.
+func share[C prometheus.Collector](registerer prometheus.Registerer, c *C) error {
+	err := registerer.Register(*c)
+	var registered prometheus.AlreadyRegisteredError
+	if !errors.As(err, &registered) {
+		return err
+	}
+	existing, ok := registered.ExistingCollector.(C)
+	if !ok {
+		return err
+	}
+	*c = existing
+	return nil
+}
+
+func newRecorder() *Recorder {
+	return &Recorder{
 		requests:    counter("requests_total", "Discovery requests, by class of path (document, list, version) and status code.", "path", "code"),
 		reloads:     counter("reloads_total", "Reads of the API server, by what was read (document, list, version) and result (success, error).", "reason", "result"),
 		misses:      counter("misses_total", "Lookups that the API server was read for, by outcome (found, absent, failed).", "outcome"),
@@ -74,14 +116,12 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 			Buckets:   []float64{0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"reason"}),
 	}
-	for _, c := range []prometheus.Collector{
+}
+
+func (r *Recorder) collectors() []prometheus.Collector {
+	return []prometheus.Collector{
 		r.requests, r.reloads, r.misses, r.followed, r.durations, r.generation, r.groups, r.kinds, r.lastSuccess, r.watching, r.waiting,
-	} {
-		if err := registerer.Register(c); err != nil {
-			return nil, fmt.Errorf("register the RESTMapper's metrics: %w", err)
-		}
 	}
-	return r, nil
 }
 
 const subsystem = "controller_runtime_restmapper"

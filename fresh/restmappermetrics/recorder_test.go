@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
-	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/fresh/restmappermetrics"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
 // After one lookup that finds, two hits, one lookup that does not find, and one that cannot find out.

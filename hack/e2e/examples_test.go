@@ -43,7 +43,7 @@ import (
 	"github.com/freshmapper/freshmapper/fresh"
 )
 
-// The examples of docs/optional-kinds.md. Each is run here on a real API server.
+// The examples of docs/optional-crds.md. Each is run here on a real API server.
 
 // TestControllersOfTheDocs has managers whose controllers are for Widgets, own Widgets and watch Widgets, which are not
 // installed when the manager starts. The CRD is installed late, removed, and re-created as cluster-scoped, under another
@@ -370,14 +370,14 @@ func TestExamplesAreInTheDocs(t *testing.T) {
 	if len(examples) != 8 {
 		t.Errorf("%d examples have a beginning and an end, want 8", len(examples))
 	}
-	documents := document(t, "docs/optional-kinds.md")
+	documents := document(t, "docs/optional-crds.md")
 	for _, example := range examples {
 		text := strings.TrimPrefix(strings.ReplaceAll("\n"+example[2], "\n\t", "\n"), "\n")
 		if example[1] == "start" { // a whole function
 			text = example[2]
 		}
 		if example[1] != example[3] || !strings.Contains(documents, "```go\n"+text+"\n```") {
-			t.Errorf("docs/optional-kinds.md does not have the example %q:\n%s", example[1], text)
+			t.Errorf("docs/optional-crds.md does not have the example %q:\n%s", example[1], text)
 		}
 	}
 }

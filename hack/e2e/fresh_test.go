@@ -153,3 +153,46 @@ func staysInItsNamespace(t *testing.T, c client.Client, name string) {
 		t.Errorf("the cluster-wide object was written: %v", left)
 	}
 }
+
+// TestReadYourWrites has a client that reads its own writes (controller-runtime v0.25). While the kind changes its path no read
+// waits longer than the cache takes, and what was just created is found by the next read.
+func TestReadYourWrites(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, cfg := startServer(ctx, t)
+	must(t, s.Install(ctx, widget))
+	mgr := freshManager(t, cfg, manager.Options{Scheme: withWidgets(t), Client: client.Options{
+		Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)},
+	}})
+	run(t, mgr)
+	c := mgr.GetClient()
+	get := func(ctx context.Context, name string) error {
+		return c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, &examplev1.Widget{})
+	}
+	kinds := []Kind{widget, gizmo, widget, gizmo}
+	for i, kind := range kinds {
+		if i > 0 {
+			waiting, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			ended := make(chan error, 1)
+			must(t, c.Create(ctx, &examplev1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "last"}}))
+			go func() { ended <- get(waiting, "last") }()
+			must(t, s.Uninstall(ctx, kinds[i-1]), s.Install(ctx, kind))
+			if err := <-ended; err != nil && !apierrors.IsNotFound(err) {
+				t.Errorf("%d: a read of what was written before: %v", i, err)
+			}
+		}
+		for n := range 5 {
+			name := fmt.Sprintf("w%d-%d", i, n)
+			must(t, await(ctx, "a write at the new path", func() (bool, error) {
+				err := c.Create(ctx, &examplev1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+				return err == nil, err
+			}))
+			waiting, cancel := context.WithTimeout(ctx, patience)
+			if err := get(waiting, name); err != nil {
+				t.Errorf("a read of %s, which was just created: %v", name, err)
+			}
+			cancel()
+		}
+	}
+}

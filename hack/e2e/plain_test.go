@@ -7,6 +7,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,13 +15,16 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -28,13 +32,19 @@ import (
 )
 
 // replays are those that have ended.
-var replays []*replay
+var replays struct {
+	mu  sync.Mutex
+	all []*replay
+}
 
 // TestMain writes the table of the replays to FILE.table, if FRESHMAPPER_E2E_RESULTS names FILE.
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard()) // or controller-runtime complains on stderr that nobody did
 	code := m.Run()
-	if file := os.Getenv("FRESHMAPPER_E2E_RESULTS"); file != "" && len(replays) > 0 {
+	for _, binary := range plainBuilds.binaries {
+		_ = os.RemoveAll(filepath.Dir(binary))
+	}
+	if file := os.Getenv("FRESHMAPPER_E2E_RESULTS"); file != "" && len(replays.all) > 0 {
 		if err := os.WriteFile(file+".table", []byte(table()), 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, "the replays' results:", err)
 			code = 1
@@ -45,8 +55,9 @@ func TestMain(m *testing.M) {
 
 // table has a line for each replay, and a column for each build.
 func table() string {
-	text := fmt.Sprintf("%-21s %-28s %-28s %-28s as expected\n", "time to heal", "stock "+tree.Newest(), "fresh.NewManager", "fork "+tree.Newest())
-	for _, r := range replays {
+	text := fmt.Sprintf("%-21s %-28s %-28s %-28s as expected\n", "time to recover", "controller-runtime "+tree.Newest(), "fresh.NewManager", "patched "+tree.Newest())
+	slices.SortFunc(replays.all, func(a, b *replay) int { return strings.Compare(a.name, b.name) })
+	for _, r := range replays.all {
 		text += fmt.Sprintf("%-21s ", r.name)
 		expected := true
 		for _, s := range r.sides {
@@ -97,10 +108,14 @@ type side struct {
 	healed   bool
 	requests int           // discovery requests in such steps
 	took     time.Duration // from the change to the right answer, or until given up: the longest
+	lived    time.Duration // until it has exited
 }
 
 // verdict is "never", or when the side healed, and at what price.
 func (s *side) verdict() string {
+	if s.process != nil && s.process.hasEnded() && s.process.mayExit {
+		return fmt.Sprintf("never: it exits after %.0f s", s.lived.Seconds())
+	}
 	price := fmt.Sprintf("%.1f s, %d requests", s.took.Seconds(), s.requests)
 	if !s.healed {
 		return "never: " + price
@@ -122,11 +137,7 @@ func TestPlain(t *testing.T) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	t.Cleanup(stop)
 	signal.Ignore(syscall.SIGPIPE) // a reader of our output that is interrupted too must not end us half-way
-	binaries := map[string]string{
-		"stock": build(ctx, t, "plain", "stock", nil),
-		"fresh": build(ctx, t, "plain", "provider", edits{"main.go": withFresh}),
-		"fork":  build(ctx, t, "plain", "fork", nil),
-	}
+	binaries := builtPlain(ctx, t)
 	server, _ := startServer(ctx, t)
 	for _, story := range []story{
 		{"S1", "a CRD is deleted and comes back as it was", true, moves([]Kind{widget, widget})},
@@ -139,21 +150,65 @@ func TestPlain(t *testing.T) {
 		{"S5", "a CRD comes after the operator was started", true, late},
 		{"S6", "the cluster is restored with a CRD of the other scope", false, restored},
 	} {
-		t.Run(story.name, func(t *testing.T) {
-			r := &replay{story: story, t: t, ctx: ctx, server: server, begun: time.Now()}
-			for _, name := range []string{"stock", "fresh", "fork"} {
-				r.sides = append(r.sides, &side{name: name, binary: binaries[name], heals: name != "stock" || story.stockHeals, gateway: newGateway(t, server)})
-			}
-			t.Cleanup(func() {
-				replays = append(replays, r)
-				for _, kind := range []Kind{widget, gizmo} {
-					_ = server.Uninstall(ctx, kind) // what the replay has left
-				}
-			})
-			story.play(r)
-			r.judge()
-		})
+		t.Run(story.name, func(t *testing.T) { replayStory(ctx, t, story, server, binaries) })
 	}
+}
+
+// TestPlainOptional shows what happens to the same operator if it has controllers for a CRD that is not installed when it
+// starts. It has a server of its own, because most of the time all wait until the CRD is noticed.
+func TestPlainOptional(t *testing.T) {
+	t.Parallel()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	t.Cleanup(stop)
+	binaries := builtPlain(ctx, t)
+	server, _ := startServer(ctx, t)
+	replayStory(ctx, t, story{"S7", "For, Owns, Watches and IndexField of a CRD that is not installed", false, optional}, server, binaries)
+}
+
+// plainBuilds are the builds of the operator, which several tests share.
+var plainBuilds struct {
+	mu       sync.Mutex
+	binaries map[string]string
+}
+
+// builtPlain returns the builds of the operator. They are made once.
+func builtPlain(ctx context.Context, t *testing.T) map[string]string {
+	t.Helper()
+	plainBuilds.mu.Lock()
+	defer plainBuilds.mu.Unlock()
+	if plainBuilds.binaries == nil {
+		folder, err := os.MkdirTemp("", "plain")
+		must(t, err)
+		binaries := map[string]string{}
+		for side, built := range map[string]string{
+			"stock": build(ctx, t, "plain", "stock", nil),
+			"fresh": build(ctx, t, "plain", "provider", edits{"main.go": withFresh}),
+			"fork":  build(ctx, t, "plain", "fork", nil),
+		} {
+			binaries[side] = filepath.Join(folder, side)
+			must(t, os.Rename(built, binaries[side])) // the test's own folder ends with it
+		}
+		plainBuilds.binaries = binaries
+	}
+	return plainBuilds.binaries
+}
+
+func replayStory(ctx context.Context, t *testing.T, story story, server *Server, binaries map[string]string) {
+	t.Helper()
+	r := &replay{story: story, t: t, ctx: ctx, server: server, begun: time.Now()}
+	for _, name := range []string{"stock", "fresh", "fork"} {
+		r.sides = append(r.sides, &side{name: name, binary: binaries[name], heals: name != "stock" || story.stockHeals, gateway: newGateway(t, server)})
+	}
+	t.Cleanup(func() {
+		replays.mu.Lock()
+		replays.all = append(replays.all, r)
+		replays.mu.Unlock()
+		for _, kind := range []Kind{widget, gizmo} {
+			_ = server.Uninstall(ctx, kind) // what the replay has left
+		}
+	})
+	story.play(r)
+	r.judge()
 }
 
 // judge compares what all sides did with what the replay has to show.
@@ -209,6 +264,64 @@ func late(r *replay) {
 	r.moved = time.Now()
 	must(r.t, r.server.Install(r.ctx, widget))
 	r.reconciled(widget, true)
+}
+
+// optional starts operators that have controllers for ConfigMaps and for Widgets, and own, watch and index Widgets, whose
+// CRD is not installed. Ours name the kind in ByObject. With stock, which needs the kind for that, they do not.
+func optional(r *replay) {
+	const syncTimeout = 10 * time.Second // 2 minutes, unless a program sets it
+	r.start(func(s *side) []string {
+		args := []string{"-class", s.name, "-owners"}
+		if s.name == "stock" {
+			return append(args, "-cache-sync-timeout", syncTimeout.String())
+		}
+		return append(args, "-optional")
+	})
+	for _, s := range r.sides {
+		s.process.mayExit = s.name == "stock"
+	}
+	r.owned("absent", 0)
+	for i, kind := range []Kind{widget, clusterWidget, gizmo} {
+		r.moved = time.Now()
+		must(r.t, r.server.Install(r.ctx, kind))
+		r.reconciled(kind, true)
+		r.owned(fmt.Sprint("installed-", i), 1)
+		must(r.t, r.server.Uninstall(r.ctx, kind))
+		r.owned(fmt.Sprint("removed-", i), 0)
+	}
+	for _, s := range r.sides {
+		switch {
+		case s.name == "stock":
+			if !s.process.hasEnded() {
+				r.t.Error("stock has not exited")
+			}
+		case s.process.hasEnded():
+			r.t.Errorf("%s has exited", s.name)
+		case s.took > 32*time.Second:
+			r.t.Errorf("%s took %v, want 30 seconds at most", s.name, s.took)
+		}
+	}
+}
+
+// owned makes a ConfigMap for each side, and waits until its operator has reconciled it and has found so many Widgets.
+func (r *replay) owned(when string, widgets int) {
+	r.t.Helper()
+	r.both("the owner "+when, func(s *side) error {
+		name := s.name + "-" + when
+		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"class": s.name}}}
+		if err := r.server.Client.Create(r.ctx, owner); err != nil {
+			return err
+		}
+		return await(r.ctx, name+" to be reconciled", func() (bool, error) {
+			if s.process.hasEnded() && s.process.mayExit {
+				s.lived = cmp.Or(s.lived, time.Since(r.begun))
+				return true, nil
+			}
+			return slices.ContainsFunc(s.process.lines(), func(l Line) bool {
+				return l.Msg == "Reconciled the owner" && l.Name == name && l.Widgets == widgets
+			}), nil
+		})
+	})
 }
 
 func restored(r *replay) {

@@ -28,23 +28,45 @@ import (
 
 // Process is a running program.
 type Process struct {
-	cmd *exec.Cmd
-	log string // the file that has its stderr
+	cmd     *exec.Cmd
+	log     string // the file that has its stderr
+	mayExit bool   // with an error, by itself
+
+	ended chan struct{} // closed when it has exited
+	err   error         // how; written before ended is closed
+}
+
+// hasEnded reports whether the program has exited.
+func (p *Process) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // start starts a program that finds its API server through kubeconfig. It ends with
 // ctx and with the test, which shows what it wrote to stderr if it fails.
 func start(ctx context.Context, t *testing.T, binary, kubeconfig string, args ...string) *Process {
 	t.Helper()
-	p := &Process{cmd: exec.CommandContext(ctx, binary, args...), log: filepath.Join(t.TempDir(), "log")}
+	p := &Process{cmd: exec.CommandContext(ctx, binary, args...), log: filepath.Join(t.TempDir(), "log"), ended: make(chan struct{})}
 	stderr, err := os.Create(p.log)
 	must(t, err)
 	defer func() { _ = stderr.Close() }() // the program has a descriptor of its own
 	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), "KUBECONFIG="+kubeconfig), stderr
 	must(t, p.cmd.Start())
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Signal(os.Interrupt) // it may have ended already
-		err := p.cmd.Wait()
+		<-p.ended
+		err := p.err
+		if p.mayExit {
+			return
+		}
 		// It may have been ended by the signal, or by the context of a test that is over.
 		if exit := (&exec.ExitError{}); err != nil && !errors.Is(err, context.Canceled) && !(errors.As(err, &exit) && exit.ExitCode() < 0) {
 			t.Errorf("%s: %v", filepath.Base(binary), err)
@@ -66,7 +88,11 @@ func (p *Process) wrote() string {
 }
 
 // Line is a line of a log that zap wrote.
-type Line struct{ Level, Msg, Error, Name string } // Name is that of the object that was reconciled
+type Line struct {
+	Level, Msg, Error string
+	Name              string // of the object that was reconciled
+	Widgets           int    // that it has found
+}
 
 // lines returns the lines of the program's log. Others' lines, that are not zap's,
 // are left out, as is one that is half written.
@@ -142,7 +168,7 @@ func build(ctx context.Context, t *testing.T, name, way string, edits edits) (bi
 	if edits != nil {
 		absolute, err := filepath.Abs(root)
 		must(t, err)
-		runGo(ctx, t, copied, "mod", "edit", "-replace="+ours+"="+absolute, "-replace="+ours+"/fresh="+absolute+"/fresh", "-replace="+ours+"/manager="+absolute+"/manager")
+		runGo(ctx, t, copied, "mod", "edit", "-replace="+ours+"="+absolute, "-replace="+ours+"/fresh="+absolute+"/fresh")
 		runGo(ctx, t, copied, "mod", "tidy")
 	}
 	// Unlike go build, go run keeps what it has linked: seconds of each program.

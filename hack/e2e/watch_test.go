@@ -118,7 +118,7 @@ func TestWatch(t *testing.T) {
 	next(t, changes, apiutil.APIRemoved)
 }
 
-// permit applies the rules of docs/staying-fresh.md.
+// permit applies the rules of docs/options.md.
 func permit(t *testing.T, s *Server) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: "restmapper-watch"}

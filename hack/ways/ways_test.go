@@ -5,7 +5,7 @@
 //
 //	GOTOOLCHAIN=go1.24.13 go test ./hack/ways -v -timeout 1h -args -lines v0.21.0,v0.22.5
 //
-// With -k8s it is another k8s.io. The rows of docs/versioning.md are those of the matrix in
+// With -k8s it is another k8s.io. The rows of docs/compatibility.md are those of the matrix in
 // .github/workflows/nightly.yml.
 package ways
 

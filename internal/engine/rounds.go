@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/share"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -45,6 +46,12 @@ type Answer struct {
 func (r *Rounds) Ask(
 	ctx context.Context, now snapshot.Tick, age time.Duration, q Question, ask func(context.Context, snapshot.Tick) error,
 ) (*Answer, error) {
+	for _, name := range []*string{&q.Group, &q.Version, &q.Kind} {
+		if len(*name) > mostName { // a round is kept, and must not keep the long names of a caller
+			key := share.KeyOf("name", []byte(*name))
+			*name = string(key[:])
+		}
+	}
 	a := r.join(now, age, q, func(a *Answer) {
 		defer close(a.done)
 		a.err = ask(context.WithoutCancel(ctx), a.Began)
@@ -69,6 +76,9 @@ func (r *Rounds) join(now snapshot.Tick, age time.Duration, q Question, ask func
 	}
 	return r.questions[q]
 }
+
+// mostName is how long a name of an API may be.
+const mostName = 253
 
 // PollBackoff returns the pauses after which a caller that waits asks the server by itself if nothing else
 // does.

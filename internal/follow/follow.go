@@ -178,14 +178,15 @@ func (m *Mapper) Remembers(gvk schema.GroupVersionKind) bool {
 func (m *Mapper) Refuses(used *meta.RESTMapping, namespace string) (why string) {
 	gvk, resource := used.GroupVersionKind, used.Resource
 	if namespace != "" && used.Scope.Name() == meta.RESTScopeNameRoot && m.WasNamespaced(gvk.GroupKind()) {
-		return fmt.Sprintf("%s are cluster-wide now, and nothing was sent for namespace %q", resource.Resource, namespace)
+		return fmt.Sprintf("%s is cluster-scoped now and was namespaced before, so there is no %s in namespace %q any more; "+
+			"nothing was sent, because the write would reach the cluster-scoped object", resource.GroupResource(), gvk.Kind, namespace)
 	}
 	if m.wrapped && !m.last.Get(gvk).gone {
 		return "" // what wraps the mapper knows better
 	}
 	is := func(kind string) bool { return kind == gvk.Kind || strings.ToLower(kind) == gvk.Kind }
 	if kinds := m.KindsAt(resource); len(kinds) > 0 && !slices.ContainsFunc(kinds, is) {
-		return fmt.Sprintf("%s are of another kind than %s now, and nothing was sent", resource.Resource, gvk.Kind)
+		return fmt.Sprintf("%s is the resource of another kind than %s now, and nothing was sent", resource.GroupResource(), gvk.Kind)
 	}
 	return ""
 }

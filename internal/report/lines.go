@@ -4,7 +4,6 @@ package report
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 )
@@ -24,19 +23,8 @@ type line struct {
 // mostLines is how many lines are kept of each message.
 const mostLines = 50
 
-// mostText is how much of a text is kept. Names may have any length.
-const mostText = 512
-
 // add keeps a line. It owns keysAndValues.
 func (l *lines) add(message string, keysAndValues []any) {
-	for i, value := range keysAndValues {
-		switch value := value.(type) {
-		case string:
-			keysAndValues[i] = clipped(value)
-		case []string:
-			keysAndValues[i] = clippedList(value)
-		}
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byMessage == nil {
@@ -48,22 +36,6 @@ func (l *lines) add(message string, keysAndValues []any) {
 		kept = kept[:mostLines-1]
 	}
 	l.byMessage[message] = append(kept, line{time.Now(), keysAndValues})
-}
-
-// clipped returns a text of its own that is not too long.
-func clipped(text string) string {
-	if len(text) <= mostText {
-		return text
-	}
-	return strings.ToValidUTF8(strings.Clone(text[:mostText]), "") + "…"
-}
-
-// clippedList returns a list of its own that is not too long, or nil if texts is.
-func clippedList(texts []string) (list []string) {
-	for _, text := range texts[:min(len(texts), mostNamed+1)] {
-		list = append(list, clipped(text))
-	}
-	return list
 }
 
 // all returns the lines of each message by their keys, the latest first. They belong to the caller.

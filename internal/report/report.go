@@ -6,6 +6,7 @@
 //	report.go              what is reported, when a read has ended and otherwise
 //	      ↓
 //	health.go              how the reads have gone
+//	names.go               names of callers, which may have any length
 //	hint.go                where the kind of a NoMatch is served instead
 //	lines.go, page.go      the debug page, and the lines of the log that it shows
 //	queue.go               calls of the log and of metrics, one after the other
@@ -21,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/reload"
-	"github.com/freshmapper/freshmapper/internal/share"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -67,7 +67,7 @@ type Reporter struct {
 	logged          *snapshot.Snapshot // what was last said to be served
 	firstRead       time.Time          // when the first read ended
 	warnedUnstarted bool
-	hints           map[share.Key]givenHint // by the hash of the text of the error, in which versions may have any length
+	hints           map[string]givenHint // by the text of the error
 }
 
 // givenHint is a hint that was computed, and the generation in which it was.
@@ -154,6 +154,7 @@ func (r *Reporter) Read(read reload.Report) {
 		if !r.health.CompareAndSwap(before, &then) {
 			continue
 		}
+		read.Read.Group, read.Read.Version = shortName(read.Read.Group), shortName(read.Read.Version)
 		if r.queue.Waiting() >= mostSnapshots {
 			read.After = nil
 		}
@@ -249,8 +250,9 @@ const mostHints = 100
 
 // NoMatch reports that a lookup has found nothing.
 func (r *Reporter) NoMatch(q snapshot.Query, err error) {
+	q, err = boundedNames(q, err)
 	r.queue.Add(func() {
-		hint, isNew := r.hint(q, err)
+		hint, isNew := r.hint(err)
 		r.log(levelReads, "looked up what is not served",
 			"group", q.Group, "versions", q.Versions, q.Sought(), q.Name, "servedAs", hint)
 		if isNew && hint != "" {
@@ -259,22 +261,17 @@ func (r *Reporter) NoMatch(q snapshot.Query, err error) {
 	})
 }
 
-// hint returns the hint for an error, and whether it is the first time while the served API is the same. There
-// is none for a name that is longer than those of kinds, of which nobody should make copies.
-func (r *Reporter) hint(q snapshot.Query, err error) (text string, isNew bool) {
-	if len(q.Name) > mostText {
-		return "", false
-	}
-	s := r.options.Snapshot()
-	key := share.KeyOf("error", []byte(err.Error()))
-	if known, ok := r.hints[key]; ok && known.generation == s.Generation() {
+// hint returns the hint for an error, and whether it is the first time while the served API is the same.
+func (r *Reporter) hint(err error) (text string, isNew bool) {
+	s, of := r.options.Snapshot(), err.Error()
+	if known, ok := r.hints[of]; ok && known.generation == s.Generation() {
 		return known.text, false
 	}
 	if r.hints == nil || len(r.hints) >= mostHints {
-		r.hints = map[share.Key]givenHint{}
+		r.hints = map[string]givenHint{}
 	}
 	hint := givenHint{s.Generation(), Hint(s, err)}
-	r.hints[key] = hint
+	r.hints[of] = hint
 	return hint.text, true
 }
 

@@ -2,7 +2,10 @@
 
 package snapshot
 
-import "slices"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // How a read changes what is known (R1, R2, R4). Only the 404 of a version's own path removes the
 // version. Of two reads the one that began later counts. A document that repeats what it had of a
@@ -24,7 +27,7 @@ func (s *Snapshot) WithDocument(doc *Document, now Tick) *Snapshot {
 		return &next
 	}
 	next.groups = make([]*Group, 0, len(doc.groups))
-	for _, name := range keepPlaces(groupNames(s.groups), groupNames(doc.groups)) {
+	for _, name := range mergeOrder(groupNames(s.groups), groupNames(doc.groups)) {
 		if g := s.withDocument(s.Group(name), doc.Group(name), all, now); g != nil {
 			if doc.aggregated && g.sameAsDocument(g.laid().document) && g.lastAsked() < now {
 				g = g.laid().document
@@ -44,29 +47,19 @@ func groupNames(groups []*Group) []string {
 	return names
 }
 
-// keepPlaces returns names, and those of old that are not among them behind the one that they
-// followed: lookups in many groups must not answer something else while a server starts.
-func keepPlaces(old, names []string) []string {
+// mergeOrder returns names, and then those of old that are not among them, in their order. What the latest order
+// leaves out has no place in it, wherever it stood before: any place among the names would be a guess, and a lookup
+// that chooses must not be answered from one. [v1beta1, v1, v2alpha1] and then [v1, v1beta1] is [v1, v1beta1, v2alpha1].
+func mergeOrder(old, names []string) []string {
 	if slices.Equal(old, names) {
 		return names // as nearly always
 	}
-	position := make(map[string]int, len(names))
-	for i, name := range names {
-		position[name] = i
-	}
-	left := map[int][]string{}
-	at := -1
-	for _, name := range old {
-		if i, ok := position[name]; ok {
-			at = i
-		} else {
-			left[at] = append(left[at], name)
-		}
-	}
-	all := append(make([]string, 0, len(old)+len(names)), left[-1]...)
-	for i, name := range names {
-		if position[name] == i { // once
-			all = append(append(all, name), left[i]...)
+	all := make([]string, 0, len(old)+len(names))
+	known := make(map[string]bool, len(old)+len(names))
+	for _, name := range slices.Concat(names, old) {
+		if !known[name] {
+			known[name] = true
+			all = append(all, name)
 		}
 	}
 	return all
@@ -114,14 +107,13 @@ func (g *Group) takeNews(document *Group, now Tick) {
 	}
 	if g.over.listed < now {
 		g.preferred = document.preferred
-		g.arrange(document.names())
+		g.arrange(document.names(), now)
 	}
 }
 
 // takeNews takes what a document says that was read at now. A version that the document marks as
 // stale, or only names, keeps its table: that says nothing of what it serves.
 func (v *Version) takeNews(news *Version, now Tick) {
-	v.named = max(v.named, now)
 	if news.Table != nil && v.Read < now {
 		v.Table, v.Gone, v.Read = news.Table, false, now
 	}
@@ -144,11 +136,15 @@ func (g *Group) names() []string {
 	return names
 }
 
-// arrange puts the versions into the order of names.
-func (g *Group) arrange(names []string) {
+// arrange puts the versions into the order of names, which was read at now.
+func (g *Group) arrange(names []string, now Tick) {
 	versions := make([]Version, 0, len(g.versions))
-	for _, name := range keepPlaces(g.names(), names) {
+	for i, name := range mergeOrder(g.names(), names) {
 		if v := g.Version(name); v != nil {
+			v.named = 0
+			if i < len(names) {
+				v.named = now
+			}
 			versions = append(versions, *v)
 		}
 	}
@@ -172,10 +168,9 @@ func (s *Snapshot) WithList(group string, versions []string, preferred string, n
 			if next.Version(name) == nil {
 				next.versions = append(next.versions, Version{Name: name})
 			}
-			next.Version(name).named = now
 		}
 		next.preferred = preferred
-		next.arrange(versions)
+		next.arrange(versions, now)
 	}
 	return s.with(next)
 }
@@ -198,8 +193,8 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 	}
 	v = next.Version(version)
 	v.take(found, now)
-	if news {
-		v.named = max(v.named, s.news)
+	if news && next.over.listed < s.news {
+		v.named = s.news
 	}
 	if documented != nil && documented.Table.sameAnswers(v.Table) {
 		v.Table = documented.Table // one copy for all mappers
@@ -247,7 +242,7 @@ func (s *Snapshot) Reset(now Tick) *Snapshot {
 // versions may be changed, too. g is nil if nothing is known of the group.
 func (s *Snapshot) fork(g *Group, name string) *Group {
 	if g == nil {
-		return &Group{name: name, over: &overlay{}}
+		return &Group{name: name, over: &overlay{used: new(atomic.Bool)}}
 	}
 	own := &struct { // one allocation
 		group Group
@@ -255,6 +250,9 @@ func (s *Snapshot) fork(g *Group, name string) *Group {
 	}{*g, g.laid()}
 	next := &own.group
 	next.over, next.versions = &own.over, slices.Clone(g.versions)
+	if next.over.used == nil {
+		next.over.used = new(atomic.Bool)
+	}
 	if g.over == nil {
 		for i := range next.versions {
 			v := &next.versions[i]

@@ -26,6 +26,9 @@ type Query struct {
 	// without a version the beginning of a group's name suffices, and "" matches any
 	// group.
 	ByResource bool
+	// Thorough reports whether no document proves that the group named has nothing: its list and its versions
+	// are read, too, also by the mapper's first lookup.
+	Thorough bool
 }
 
 // KindQuery is the query of a lookup by kind, in the given versions or in any.

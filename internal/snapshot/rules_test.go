@@ -180,7 +180,7 @@ func (h *history) tell(command string, args []string) (string, error) {
 		h.progress.Found = len(found) > 0
 		return cmp.Or(textOf(slices.Concat(h.Next(h.asked, h.progress)...)), "nothing"), nil
 	case "due":
-		differing, dropped := h.Due(len(args) > 0)
+		differing, dropped := h.Due(len(args) > 0, nil)
 		return strings.TrimSpace(textOf(slices.Concat(differing...)) + " | " + textOf(dropped)), nil
 	case "overlaid":
 		return fmt.Sprint(h.overlaid()), nil

@@ -4,6 +4,7 @@ package snapshot
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -19,6 +20,21 @@ type Snapshot struct {
 	reset Tick      // the last Reset: what was read before it is not current
 
 	generation uint64
+
+	used *atomic.Bool // as of a group, of a lookup that several groups may answer; nil in the zero Snapshot
+}
+
+// New returns a Snapshot that knows nothing, and notes which groups lookups use.
+func New() *Snapshot { return &Snapshot{used: new(atomic.Bool)} }
+
+// TakeUse reports whether a lookup that several groups may answer was made since the last call.
+func (s *Snapshot) TakeUse() bool { return s.used != nil && s.used.Swap(false) }
+
+// use notes that such a lookup is made.
+func (s *Snapshot) use() {
+	if s.used != nil && !s.used.Load() {
+		s.used.Store(true)
+	}
 }
 
 // Groups returns the groups in server order, without those that serve nothing.

@@ -8,7 +8,7 @@
 //	go test ./adopters -v -timeout 0 -run TestAdopters/JobSet/tests -args -page /tmp/page.md [-packages 12]
 //	go test ./adopters -v -timeout 0 -run TestAdopters/kro/live -args -page /tmp/page.md
 //
-// A run of all operators writes docs/adopters.md.
+// A run of all operators writes docs/third-party-tests.md.
 package adopters
 
 import (
@@ -75,7 +75,7 @@ type operator struct {
 // No test of an operator's own is worse than on stock, and on a real API server our sides act on
 // what comes late or changes.
 func TestAdopters(t *testing.T) {
-	compared(t, "docs/adopters.md", []string{"operator", "packages"}, func(c *adoption, all *results) string {
+	compared(t, "docs/third-party-tests.md", []string{"operator", "packages"}, func(c *adoption, all *results) string {
 		var known struct{ Operators []operator }
 		var live report.Page
 		c.Must(yaml.Unmarshal(table, &known))
