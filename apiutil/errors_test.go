@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -331,6 +332,39 @@ func absences() map[string]fakeapi.Fault {
 		"the text of no type":   asBody("", "404 page not found\n"),
 		"the text, as unknown":  asBody("application/octet-stream", "404 page not found\n"),
 		"the text, as any JSON": asBody("application/json", "404 page not found\n"),
+	}
+}
+
+// A server that is only an extension server, k8s.io/apiserver with an empty delegate, answers each path that it does
+// not serve, /api included, with the index of its paths. With an Audit-Id that is the server's own 404; without one it
+// may be that of any gateway.
+func TestExtensionServerAnswersWithItsPaths(t *testing.T) {
+	index := asBody("application/json", `{"paths":["/apis","/apis/example.com","/apis/example.com/v1","/healthz"]}`)
+	for whose, audited := range map[fakeapi.AuditIDs]bool{fakeapi.AuditAll: true, fakeapi.AuditNone: false} {
+		eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+			inBubble(t, func(t *testing.T) {
+				forms.AuditIDs = whose
+				server := fakeapi.New(fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")))
+				server.SetForms(forms)
+				unserved := func(req *http.Request) bool {
+					return !slices.Contains([]string{"/apis", "/apis/example.com", "/apis/example.com/v1"}, req.URL.Path)
+				}
+				server.SetFault(unserved, fakeapi.Audited(index))
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				err := m.Refresh(t.Context())
+				if !audited {
+					if err == nil {
+						t.Error("without an Audit-Id a refresh succeeds; want an error, because a gateway may have answered")
+					}
+					return
+				}
+				if err != nil {
+					t.Errorf("a refresh: %v", err)
+				}
+				wantServed(t, m, fooKind, barKind)
+				wantAbsent(t, m, newKind, lateKind)
+			})
+		})
 	}
 }
 

@@ -43,6 +43,8 @@ func (c *Client) notFound(seen *exchange) error {
 	switch text := string(bytes.TrimSpace(seen.body)); {
 	case isStatus && status.Details.Name != "":
 		return c.notTheServers(seen, "it names an object, and not an API")
+	case seen.audited && isPathIndex(seen.body):
+		return errNotServed
 	case isStatus && status.Code != 0 && status.Code != http.StatusNotFound, !isStatus && text != "" && text != pageNotFound:
 		return c.notTheServers(seen, "its body is not the API server's")
 	case seen.audited:
@@ -53,6 +55,22 @@ func (c *Client) notFound(seen *exchange) error {
 		return c.notTheServers(seen, "other answers of the API server have an "+auditID+", and this one has none")
 	}
 	return errClaimed
+}
+
+// isPathIndex reports whether body is an index of paths, with which a server that is only an extension server answers
+// each path that it does not serve, /api included: k8s.io/apiserver with an empty delegate and EnableIndex
+// (k8s.io/apiserver/pkg/server/routes/index.go).
+func isPathIndex(body []byte) bool {
+	var index struct{ Paths isList }
+	return json.Unmarshal(body, &index) == nil && bool(index.Paths)
+}
+
+// isList is whether a JSON value is a list. A long one takes no memory.
+type isList bool
+
+func (l *isList) UnmarshalJSON(value []byte) error {
+	*l = value[0] == '['
+	return nil
 }
 
 // notTheServers returns the error for a 404 of somebody else. It is no StatusError: it must not look
