@@ -6,10 +6,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -28,19 +28,17 @@ func newFleet(opts options) fleet {
 	})}
 }
 
-func (f fleet) clusterOptions(opts *cluster.Options) { opts.MapperProvider = f.Provider("") }
-
-// Engage is called for each cluster that comes, with a context that ends when the cluster
-// goes.
-func (f fleet) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
-	return f.Fleet.Engage(ctx, name.String(), cl.GetRESTMapper())
+// clusterOptions returns the options of each cluster. Its cache waits for the kind, which may be installed later, or
+// never.
+func (f fleet) clusterOptions(optional client.Object) cluster.Option {
+	return func(opts *cluster.Options) {
+		opts.MapperProvider = f.Provider("")
+		opts.Cache.ByObject = map[client.Object]cache.ByObject{optional: {}}
+	}
 }
 
-// whileServed runs run while the cluster serves the kind, again and again until ctx ends.
-func (f fleet) whileServed(ctx context.Context, name string, cl cluster.Cluster, kind schema.GroupVersionKind, run func(context.Context) error) error {
-	mapper, ok := cl.GetRESTMapper().(*apiutil.DynamicRESTMapper)
-	if !ok {
-		return fmt.Errorf("the RESTMapper of cluster %q is a %T", name, cl.GetRESTMapper())
-	}
-	return mapper.RunWhileServed(ctx, run, kind)
+// Engage is called for each cluster that is added, with a context that ends when the cluster
+// is removed.
+func (f fleet) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
+	return f.Fleet.Engage(ctx, name.String(), cl.GetRESTMapper())
 }
