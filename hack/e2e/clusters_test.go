@@ -129,14 +129,18 @@ func TestLazywatch(t *testing.T) {
 
 // TestFleet runs an operator of testdata/consumers, whose clusters come from the kubeconfig provider of
 // multicluster-runtime, on a hosting cluster and two others: three API servers. It is built with the fork, and again
-// with controller-runtime as it is and the fleet from this repository's own module.
+// with controller-runtime as it is and mapper, client and cache from this repository's own modules.
 func TestFleet(t *testing.T) {
 	t.Parallel() // most of the time it waits
-	fromOurs := edits{"fleet.go": {`"` + tree.Module + `/pkg/client/apiutil"`, `"` + ours + `/apiutil"`}}
+	provider := `opts.MapperProvider = f.Provider("")`
+	fromOurs := edits{"fleet.go": {
+		`"` + tree.Module + `/pkg/client/apiutil"`, `"` + ours + `/apiutil"` + "\n\t" + `"` + ours + `/fresh"`,
+		provider, provider + "\n\t\topts.NewCache, opts.NewClient = fresh.NewCache, fresh.NewClient",
+	}}
 	host, _ := startServer(t.Context(), t)
 	a, _ := startServer(t.Context(), t)
 	b, _ := startServer(t.Context(), t)
-	for way, edits := range map[string]edits{"fork": nil, "provider": fromOurs} {
+	for way, edits := range map[string]edits{"fork": nil, "fresh": fromOurs} {
 		t.Run(way, func(t *testing.T) {
 			runFleet(t, way, build(t.Context(), t, "fleet", way, edits), host, map[string]*Server{"a": a, "b": b})
 		})
@@ -144,15 +148,15 @@ func TestFleet(t *testing.T) {
 }
 
 // runFleet has a cluster engaged before it serves the kind, in a group that it does
-// serve; the kind goes and comes back; and then the cluster goes. The program has a namespace
-// of its own on the hosting cluster and, in the others, a kind.
+// serve; the CRD is installed, removed, and re-created with another plural; and then the cluster is removed. The program
+// has a namespace of its own on the hosting cluster and, in the others, a kind.
 func runFleet(t *testing.T, way, binary string, host *Server, clusters map[string]*Server) {
 	ctx := t.Context()
 	kind := Kind{Group: way + ".fleet.example.com", Kind: "Gadget", Versions: []string{"v1"}}
 	tunnel := Kind{Group: kind.Group, Kind: "Tunnel", Versions: kind.Versions}
 	must(t, host.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: way}}))
 	health, metrics := freeAddress(ctx, t), freeAddress(ctx, t)
-	start(ctx, t, binary, host.Kubeconfig, "-namespace", way, "-kind", "Gadget.v1."+kind.Group,
+	program := start(ctx, t, binary, host.Kubeconfig, "-namespace", way, "-kind", "Gadget.v1."+kind.Group,
 		"-interval", "2s", "-health-probe-bind-address", health, "-metrics-bind-address", metrics)
 	eventually(t, way+": the program is ready", func() bool {
 		code, _, err := httpDo(ctx, http.MethodGet, health, "/readyz")
@@ -172,6 +176,13 @@ func runFleet(t *testing.T, way, binary string, host *Server, clusters map[strin
 			return err == nil, err
 		}))
 	}
+	waits := func(times int) {
+		t.Helper()
+		eventually(t, fmt.Sprint(way, ": the cache of b waits for the kind, time ", times), func() bool {
+			lines := slices.DeleteFunc(program.lines(), func(l Line) bool { return l.Msg != "Waiting for a kind that cannot be listed yet" })
+			return len(lines) == times
+		})
+	}
 	marked := func(cluster, object string) {
 		t.Helper()
 		must(t, clusters[cluster].Make(ctx, kind, object, nil), await(ctx, way+": the mark of "+cluster+" in "+object, func() (bool, error) {
@@ -186,20 +197,32 @@ func runFleet(t *testing.T, way, binary string, host *Server, clusters map[strin
 	must(t, clusters["b"].Install(ctx, tunnel), clusters["a"].Install(ctx, kind))
 	secrets := map[string]*corev1.Secret{}
 	for name, server := range clusters {
-		kubeconfig, err := os.ReadFile(server.Kubeconfig)
-		must(t, err)
-		secrets[name] = &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: way, Name: name, Labels: map[string]string{"sigs.k8s.io/multicluster-runtime-kubeconfig": "true"}},
-			Data:       map[string][]byte{"kubeconfig": kubeconfig},
-		}
+		secrets[name] = clusterSecret(t, way, name, server)
 		must(t, host.Client.Create(ctx, secrets[name]))
 	}
 	engaged("a", "b")
 	marked("a", "one")
+	waits(1)
 	must(t, clusters["b"].Install(ctx, kind))
 	marked("b", "one")
-	must(t, clusters["b"].Uninstall(ctx, kind), clusters["b"].Install(ctx, kind))
+	must(t, clusters["b"].Uninstall(ctx, kind))
+	waits(2)
+	renamed := kind
+	renamed.Plural = "things"
+	must(t, clusters["b"].Install(ctx, renamed))
+	kind = renamed
 	marked("b", "two")
 	must(t, host.Client.Delete(ctx, secrets["b"]))
 	engaged("a")
+}
+
+// clusterSecret is the Secret by which multicluster-runtime's kubeconfig provider finds a cluster.
+func clusterSecret(t *testing.T, namespace, name string, server *Server) *corev1.Secret {
+	t.Helper()
+	kubeconfig, err := os.ReadFile(server.Kubeconfig)
+	must(t, err)
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"sigs.k8s.io/multicluster-runtime-kubeconfig": "true"}},
+		Data:       map[string][]byte{"kubeconfig": kubeconfig},
+	}
 }

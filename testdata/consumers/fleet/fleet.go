@@ -6,13 +6,12 @@ package main
 
 import (
 	"context"
-	"fmt"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil/fleet"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil/served"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
@@ -30,19 +29,17 @@ func newFleet(opts options) clusters {
 	})}
 }
 
-func (f clusters) clusterOptions(opts *cluster.Options) { opts.MapperProvider = f.Provider("") }
-
-// Engage is called for each cluster that comes, with a context that ends when the cluster
-// goes.
-func (f clusters) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
-	return f.Fleet.Engage(ctx, name.String(), cl.GetRESTMapper())
+// clusterOptions returns the options of each cluster. Its cache waits for the kind, which may be installed later, or
+// never.
+func (f clusters) clusterOptions(optional client.Object) cluster.Option {
+	return func(opts *cluster.Options) {
+		opts.MapperProvider = f.Provider("")
+		opts.Cache.ByObject = map[client.Object]cache.ByObject{optional: {}}
+	}
 }
 
-// whileServed runs run while the cluster serves the kind, again and again until ctx ends.
-func (f clusters) whileServed(ctx context.Context, name string, cl cluster.Cluster, kind schema.GroupVersionKind, run func(context.Context) error) error {
-	mapper, ok := cl.GetRESTMapper().(*apiutil.DynamicRESTMapper)
-	if !ok {
-		return fmt.Errorf("the RESTMapper of cluster %q is a %T", name, cl.GetRESTMapper())
-	}
-	return served.RunWhile(ctx, mapper, run, kind)
+// Engage is called for each cluster that is added, with a context that ends when the cluster
+// is removed.
+func (f clusters) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
+	return f.Fleet.Engage(ctx, name.String(), cl.GetRESTMapper())
 }

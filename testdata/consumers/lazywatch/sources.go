@@ -98,8 +98,8 @@ func marked() labels.Selector {
 }
 
 // mirror watches the marked objects of a kind with its own cache and controller: they end
-// with ctx, and leave nothing behind. In the manager's cache, the watch of a kind that
-// has gone would fail again and again for ever.
+// with ctx, and leave nothing behind. In the manager's cache, whose options cannot name the kind before it is found, the
+// watch of a kind that was removed would fail again and again until restart.
 func (s *source) mirror(ctx context.Context, gvk schema.GroupVersionKind, message string) error {
 	failing, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -141,7 +141,7 @@ func (s *source) awaitSync(ctx context.Context, gvk schema.GroupVersionKind, obj
 
 // newCache makes a cache of the metadata of marked objects. The rest of an object is read
 // when the program copies it. If the server says that it may not be listed or watched any
-// more, the cache, which would try for ever, calls fail. It does not if the server is down.
+// more, the cache, which would try until restart, calls fail. It does not if the server is down.
 func (s *source) newCache(fail func(error)) (cache.Cache, error) {
 	return cache.New(s.mgr.GetConfig(), cache.Options{
 		HTTPClient:           s.mgr.GetHTTPClient(),
