@@ -56,11 +56,11 @@ func TestReleaseCanBeUsed(t *testing.T) {
 	command(t, clone, who, "hack/tag.sh", simulated)
 
 	proxy := t.TempDir()
-	var modules []string
+	var modules, packages []string
 	for _, tag := range strings.Fields(command(t, clone, nil, "git", "tag", "--points-at", "HEAD")) {
 		folder := strings.TrimSuffix(strings.TrimSuffix(tag, simulated), "/")
 		modules = append(modules, path.Join(ours, folder))
-		publish(t, clone, folder, proxy)
+		packages = append(packages, publish(t, clone, folder, proxy))
 	}
 	if !slices.Contains(modules, ours) || !slices.Contains(modules, ours+"/fresh") {
 		t.Fatalf("tagged %q", modules)
@@ -72,13 +72,14 @@ func TestReleaseCanBeUsed(t *testing.T) {
 		"GOPROXY=file://" + proxy + ",file://" + others + "/cache/download," + strings.TrimSpace(command(t, ".", nil, "go", "env", "GOPROXY")),
 		"GOMODCACHE=" + t.TempDir(), "GONOSUMDB=" + ours + "," + ours + "/*", "GONOPROXY=none", "GOWORK=off", "GOFLAGS=-modcacherw",
 	}
-	for _, module := range modules {
+	for i, module := range modules {
 		dir := t.TempDir()
 		command(t, dir, env, "go", "mod", "init", "example.com/operator")
-		command(t, dir, env, "go", "get", module+"@"+simulated)
-		if listed := command(t, dir, env, "go", "list", "-m", "-f", "{{.Version}}", ours); strings.TrimSpace(listed) != simulated {
-			t.Errorf("go get %s@%s selects %s of the root module", module, simulated, listed)
+		command(t, dir, env, "go", "get", packages[i]+"@"+simulated)
+		if listed := command(t, dir, env, "go", "list", "-m", "-f", "{{.Version}}", module); strings.TrimSpace(listed) != simulated {
+			t.Errorf("go get %s@%s selects %s", packages[i], simulated, listed)
 		}
+		command(t, dir, env, "go", "build", packages[i])
 	}
 
 	dir := t.TempDir()
@@ -98,8 +99,8 @@ func TestReleaseCanBeUsed(t *testing.T) {
 	}
 }
 
-// publish puts a module of the clone into a folder, as a module proxy has it.
-func publish(t *testing.T, clone, folder, proxy string) {
+// publish puts a module of the clone into a folder, as a module proxy has it. It returns the first package of the module.
+func publish(t *testing.T, clone, folder, proxy string) (first string) {
 	t.Helper()
 	module := path.Join(ours, folder)
 	to := filepath.Join(proxy, module, "@v")
@@ -115,6 +116,9 @@ func publish(t *testing.T, clone, folder, proxy string) {
 	for _, name := range files {
 		if slices.ContainsFunc(nested, func(dir string) bool { return strings.HasPrefix(name, dir) }) {
 			continue
+		}
+		if first == "" && path.Ext(name) == ".go" && !strings.HasSuffix(name, "_test.go") {
+			first = path.Join(ours, path.Dir(name))
 		}
 		data, err := os.ReadFile(filepath.Join(clone, name))
 		if err != nil {
@@ -139,6 +143,7 @@ func publish(t *testing.T, clone, folder, proxy string) {
 	write(t, filepath.Join(to, simulated+".info"), fmt.Sprintf(`{"Version":%q,"Time":"2026-01-01T00:00:00Z"}`, simulated))
 	write(t, filepath.Join(to, simulated+".mod"), string(mod))
 	write(t, filepath.Join(to, simulated+".zip"), buffer.String())
+	return first
 }
 
 func write(t *testing.T, name, text string) {
