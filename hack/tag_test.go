@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -42,6 +43,9 @@ func main() {
 `
 )
 
+// notForOthers are files of packages that nobody else imports.
+var notForOthers = regexp.MustCompile(`(^|/)(hack|internal|testdata)/`)
+
 // A release can be used as the README says: each of its modules by go get, and the tool by go run. The modules come from a
 // folder that is a module proxy, as they will from a public one after their tags are pushed.
 func TestReleaseCanBeUsed(t *testing.T) {
@@ -56,11 +60,13 @@ func TestReleaseCanBeUsed(t *testing.T) {
 	command(t, clone, who, "hack/tag.sh", simulated)
 
 	proxy := t.TempDir()
-	var modules, packages []string
+	var modules []string
+	packages := map[string][]string{} // of each module
 	for _, tag := range strings.Fields(command(t, clone, nil, "git", "tag", "--points-at", "HEAD")) {
 		folder := strings.TrimSuffix(strings.TrimSuffix(tag, simulated), "/")
-		modules = append(modules, path.Join(ours, folder))
-		packages = append(packages, publish(t, clone, folder, proxy))
+		module := path.Join(ours, folder)
+		modules = append(modules, module)
+		packages[module] = publish(t, clone, folder, proxy)
 	}
 	if !slices.Contains(modules, ours) || !slices.Contains(modules, ours+"/fresh") {
 		t.Fatalf("tagged %q", modules)
@@ -70,16 +76,20 @@ func TestReleaseCanBeUsed(t *testing.T) {
 	others := strings.TrimSpace(command(t, ".", nil, "go", "env", "GOMODCACHE"))
 	env := []string{
 		"GOPROXY=file://" + proxy + ",file://" + others + "/cache/download," + strings.TrimSpace(command(t, ".", nil, "go", "env", "GOPROXY")),
-		"GOMODCACHE=" + t.TempDir(), "GONOSUMDB=" + ours + "," + ours + "/*", "GONOPROXY=none", "GOWORK=off", "GOFLAGS=-modcacherw",
+		"GOMODCACHE=" + t.TempDir(), "GONOSUMDB=" + ours + "," + ours + "/*", "GONOPROXY=none", "GOWORK=off", "GOFLAGS=-modcacherw -trimpath", // what is built does not depend on the folder of the cache
 	}
-	for i, module := range modules {
+	for _, module := range modules {
 		dir := t.TempDir()
 		command(t, dir, env, "go", "mod", "init", "example.com/operator")
-		command(t, dir, env, "go", "get", packages[i]+"@"+simulated)
-		if listed := command(t, dir, env, "go", "list", "-m", "-f", "{{.Version}}", module); strings.TrimSpace(listed) != simulated {
-			t.Errorf("go get %s@%s selects %s", packages[i], simulated, listed)
+		get := []string{"get"}
+		for _, name := range packages[module] {
+			get = append(get, name+"@"+simulated)
 		}
-		command(t, dir, env, "go", "build", packages[i])
+		command(t, dir, env, "go", get...)
+		if listed := command(t, dir, env, "go", "list", "-m", "-f", "{{.Version}}", module); strings.TrimSpace(listed) != simulated {
+			t.Errorf("go get of %s@%s selects %s", module, simulated, listed)
+		}
+		command(t, dir, env, "go", append([]string{"build"}, packages[module]...)...)
 	}
 
 	dir := t.TempDir()
@@ -99,8 +109,8 @@ func TestReleaseCanBeUsed(t *testing.T) {
 	}
 }
 
-// publish puts a module of the clone into a folder, as a module proxy has it. It returns the first package of the module.
-func publish(t *testing.T, clone, folder, proxy string) (first string) {
+// publish puts a module of the clone into a folder, as a module proxy has it. It returns the packages that others can import.
+func publish(t *testing.T, clone, folder, proxy string) (packages []string) {
 	t.Helper()
 	module := path.Join(ours, folder)
 	to := filepath.Join(proxy, module, "@v")
@@ -117,8 +127,8 @@ func publish(t *testing.T, clone, folder, proxy string) (first string) {
 		if slices.ContainsFunc(nested, func(dir string) bool { return strings.HasPrefix(name, dir) }) {
 			continue
 		}
-		if first == "" && path.Ext(name) == ".go" && !strings.HasSuffix(name, "_test.go") {
-			first = path.Join(ours, path.Dir(name))
+		if dir := path.Dir(name); path.Ext(name) == ".go" && !strings.HasSuffix(name, "_test.go") && !notForOthers.MatchString(name) {
+			packages = append(packages, path.Join(ours, dir))
 		}
 		data, err := os.ReadFile(filepath.Join(clone, name))
 		if err != nil {
@@ -143,7 +153,8 @@ func publish(t *testing.T, clone, folder, proxy string) (first string) {
 	write(t, filepath.Join(to, simulated+".info"), fmt.Sprintf(`{"Version":%q,"Time":"2026-01-01T00:00:00Z"}`, simulated))
 	write(t, filepath.Join(to, simulated+".mod"), string(mod))
 	write(t, filepath.Join(to, simulated+".zip"), buffer.String())
-	return first
+	slices.Sort(packages)
+	return slices.Compact(packages)
 }
 
 func write(t *testing.T, name, text string) {
