@@ -52,7 +52,7 @@ func TestUsage(t *testing.T) {
 		"-o b -version 0.25.2":   "a version begins with a v, as v0.25.2 does",
 		"-version v0.19.0":       "v0.19.0 is not supported",
 		// Whatever the newest release is, it is not this one.
-		"-version v0.20.99": "v0.20.99 is not to be had: the newest release of v0.20 is v0.20.4",
+		"-version v0.20.99": "v0.20.99 is not available: the newest release of v0.20 is v0.20.4",
 	})
 	command.Says(t, "-version v0.20.4", "v0.20.4 can be had")
 	command.Says(t, "-h", "-into DIR", "-undo", "-check DIR", "-o DIR", "-version", "-V", "-force", tree.Newest(), "Examples")
@@ -65,7 +65,7 @@ func TestAbsentRelease(t *testing.T) {
 	forktest.Write(t, dir, "go.mod", "module example.com/operator\n\ngo 1.26.0\n\nrequire "+tree.Module+" v0.20.99\n")
 	var stdout, stderr bytes.Buffer
 	code := command([]string{"-into", dir}, &stdout, &stderr)
-	if want := "v0.20.99 is not to be had: the newest release of v0.20 is v0.20.4"; code != 1 || !strings.Contains(stderr.String(), want) {
+	if want := "v0.20.99 is not available: the newest release of v0.20 is v0.20.4"; code != 1 || !strings.Contains(stderr.String(), want) {
 		t.Errorf("exit code %d and %q, want 1 and %q", code, &stderr, want)
 	}
 }
