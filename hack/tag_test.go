@@ -76,7 +76,9 @@ func TestReleaseCanBeUsed(t *testing.T) {
 	others := strings.TrimSpace(command(t, ".", nil, "go", "env", "GOMODCACHE"))
 	env := []string{
 		"GOPROXY=file://" + proxy + ",file://" + others + "/cache/download," + strings.TrimSpace(command(t, ".", nil, "go", "env", "GOPROXY")),
-		"GOMODCACHE=" + t.TempDir(), "GONOSUMDB=" + ours + "," + ours + "/*", "GONOPROXY=none", "GOWORK=off", "GOFLAGS=-modcacherw -trimpath", // what is built does not depend on the folder of the cache
+		"GOPRIVATE=", "GONOPROXY=", "GONOSUMDB=" + ours + "," + ours + "/*", // nobody has published the sums
+		"GOMODCACHE=" + t.TempDir(), "GOWORK=off",
+		"GOFLAGS=-modcacherw -trimpath", // with -trimpath what is built does not depend on the folder of the cache
 	}
 	for _, module := range modules {
 		dir := t.TempDir()
