@@ -31,7 +31,7 @@ const namedInError = 10
 // Error returns the group-versions with their errors, sorted: ten of them, and how many
 // there are besides.
 func (e *ErrResourceDiscoveryFailed) Error() string {
-	failed := slices.SortedFunc(maps.Keys(*e), func(a, b schema.GroupVersion) int { return cmp.Compare(a.String()+":", b.String()+":") })
+	failed := e.sorted()
 	failures := make([]string, 0, namedInError)
 	for _, gv := range failed[:min(len(failed), namedInError)] {
 		failures = append(failures, fmt.Sprintf("%s: %v", gv, (*e)[gv]))
@@ -43,14 +43,26 @@ func (e *ErrResourceDiscoveryFailed) Error() string {
 	return text
 }
 
-// Unwrap returns the errors, for errors.Is and errors.As.
+// Unwrap returns the errors, for errors.Is and errors.As, in the order of Error.
 func (e *ErrResourceDiscoveryFailed) Unwrap() []error {
-	errs := make([]error, 0, len(*e))
-	for gv, err := range *e {
-		if apierrors.IsNotFound(err) {
-			err = &meta.NoResourceMatchError{PartialResource: gv.WithResource("")}
-		}
-		errs = append(errs, err)
+	var causes []error
+	for _, gv := range e.sorted() {
+		causes = append(causes, causeOf(gv, (*e)[gv]))
 	}
-	return errs
+	return causes
+}
+
+// causeOf is what a failure means to the caller of a lookup: a group-version that does not exist has no matches.
+func causeOf(gv schema.GroupVersion, failure error) error {
+	if !apierrors.IsNotFound(failure) {
+		return failure
+	}
+	return &meta.NoResourceMatchError{PartialResource: gv.WithResource("")}
+}
+
+// sorted are the group-versions, in a fixed order.
+func (e *ErrResourceDiscoveryFailed) sorted() []schema.GroupVersion {
+	return slices.SortedFunc(maps.Keys(*e), func(a, b schema.GroupVersion) int {
+		return cmp.Compare(a.String()+":", b.String()+":")
+	})
 }

@@ -52,10 +52,22 @@ func TestUsage(t *testing.T) {
 		"-o b -version 0.25.2":   "a version begins with a v, as v0.25.2 does",
 		"-version v0.19.0":       "v0.19.0 is not supported",
 		// Whatever the newest release is, it is not this one.
-		"-version v0.20.99": "v0.20.99 is not to be had: the newest release of v0.20 is v0.20.4",
+		"-version v0.20.99": "v0.20.99 is not available: the newest release of v0.20 is v0.20.4",
 	})
 	command.Says(t, "-version v0.20.4", "v0.20.4 can be had")
 	command.Says(t, "-h", "-into DIR", "-undo", "-check DIR", "-o DIR", "-version", "-V", "-force", tree.Newest(), "Examples")
+}
+
+// A program that requires a release that is not there is told which one is the newest, as -version tells it.
+func TestAbsentRelease(t *testing.T) {
+	dir := t.TempDir()
+	forktest.Write(t, dir, "main.go", "package main\n\nimport _ \""+tree.Module+"/pkg/client\"\n\nfunc main() {}\n")
+	forktest.Write(t, dir, "go.mod", "module example.com/operator\n\ngo 1.26.0\n\nrequire "+tree.Module+" v0.20.99\n")
+	var stdout, stderr bytes.Buffer
+	code := command([]string{"-into", dir}, &stdout, &stderr)
+	if want := "v0.20.99 is not available: the newest release of v0.20 is v0.20.4"; code != 1 || !strings.Contains(stderr.String(), want) {
+		t.Errorf("exit code %d and %q, want 1 and %q", code, &stderr, want)
+	}
 }
 
 // atBuild sends a signal to the command that writes to it when its build begins.
@@ -130,7 +142,7 @@ func TestTree(t *testing.T) {
 	dir = t.TempDir()
 	command.Says(t, "-o "+dir, "done: ")
 	for name, want := range map[string]bool{
-		"go.mod": true, "go.sum": true, "LICENSE": true, "alias.go": true, "pkg/manager/manager.go": true, "pkg/client/fake/client.go": true, "pkg/client/following.go": true,
+		"go.mod": true, "go.sum": true, "LICENSE": true, "README.md": true, "alias.go": true, "pkg/manager/manager.go": true, "pkg/client/fake/client.go": true, "pkg/client/following.go": true,
 		"examples": false, "hack": false, "designs": false, "Makefile": false, "pkg/webhook/conversion/testdata": false, "pkg/manager/manager_test.go": false,
 		"pkg/client/following_other_test.go": false, "pkg/client/apiutil/testdata": false, "pkg/client/apiutil/internal/fakeapi": false,
 	} {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command stage writes this project's changes to controller-runtime's own mapper and
-// client as patches for upstream.
+// Command stage writes this project's changes to controller-runtime's own mapper as patches for
+// upstream.
 package main
 
 import (
@@ -44,7 +44,7 @@ Upstream asks contributors to sign a CLA: as author, name somebody who has signe
               that the patches change must be those of the default
   -author A   the author of the commits (default ` + nobody + `)
 
-hack/stage/PROPOSAL.md says how to propose the patches.
+hack/stage/PROPOSAL.md says what to tell upstream, and that you say it in your own words.
 `
 
 const (

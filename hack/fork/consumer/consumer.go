@@ -143,7 +143,7 @@ func Into(ctx context.Context, r Request) error {
 	j.say("module", "%s in %s", j.mod.Module.Path, j.Dir)
 	version, sibling, err := j.selected(ctx)
 	if err != nil {
-		return err
+		return j.orAbsent(ctx, err)
 	}
 	if sibling != "" {
 		j.say("done", "nothing to do: the fork in %s serves all modules of the workspace; with GOWORK=off %s does not have it", relativeTo(j.dir, sibling), j.Dir)
@@ -161,6 +161,14 @@ func Into(ctx context.Context, r Request) error {
 		return err
 	}
 	return j.advise(ctx, made)
+}
+
+// orAbsent returns err, or a better one if the release that go.mod requires is not there.
+func (j *job) orAbsent(ctx context.Context, err error) error {
+	if _, absent := tree.Folder(ctx, j.mod.required(), j.now[goSum]); errors.Is(absent, tree.ErrAbsent) {
+		return absent
+	}
+	return err
 }
 
 // install builds with the tree, puts it in its place, and writes go.mod. If a step before

@@ -12,6 +12,7 @@ package tree
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -96,6 +97,9 @@ func Upstream(ctx context.Context, version string, sums []byte) (Files, error) {
 	return Read(os.DirFS(dir))
 }
 
+// ErrAbsent is in the error of Folder for a release that is not there.
+var ErrAbsent = errors.New("is not available")
+
 // Folder is where the module cache has controller-runtime. It is downloaded first
 // if need be. sums is the go.sum to check it against, nil to ask the checksum
 // database: with the consumer's own go.sum a module that is in the cache needs no
@@ -115,7 +119,7 @@ func Folder(ctx context.Context, version string, sums []byte) (string, error) {
 		var newest struct{ Version string }
 		asked := cli.Elsewhere(ctx, mod, nil, &newest, "list", "-m", "-json", Module+"@"+line.Minor)
 		if asked == nil && newest.Version != version {
-			err = fmt.Errorf("controller-runtime %s is not to be had: the newest release of %s is %s: %w", version, line.Minor, newest.Version, err)
+			err = fmt.Errorf("controller-runtime %s %w: the newest release of %s is %s: %w", version, ErrAbsent, line.Minor, newest.Version, err)
 		}
 	}
 	return module.Dir, err
@@ -132,6 +136,19 @@ const (
 	// no longer be what the manifest says. Code hosts show the files collapsed in reviews.
 	attributes = "* -text linguist-generated gitlab-generated\n"
 )
+
+// readme says what a tree is, to whoever finds it in a repository.
+const readme = `# controller-runtime with another RESTMapper
+
+This folder is a release of [controller-runtime](https://github.com/kubernetes-sigs/controller-runtime) with the RESTMapper, client
+and cache of [freshmapper](https://` + Ours + `) inside. It is not a release of the Kubernetes project.
+
+The tool hack/fork of freshmapper wrote it, and .freshmapper/manifest.json has its version and the digest of each
+file. Do not edit it: the tool updates it, checks it (-check), and removes it (-undo).
+
+Upstream's files have their own notices. Those that were changed say so at the top. The files of freshmapper say
+SPDX-License-Identifier: Apache-2.0. The license of all is in LICENSE.
+`
 
 // forTests are packages that only tests use. The first has types like those of an API.
 var forTests = []string{"pkg/manager/internal/", apiutilDir + "/internal/fakeapi/"}

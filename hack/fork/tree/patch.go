@@ -106,10 +106,14 @@ func Make(ctx context.Context, version string, sums []byte, ours fs.FS, full boo
 		return nil, err
 	}
 	files, err := Generate(version, upstream, ours)
-	if err == nil && !full {
+	if err != nil {
+		return nil, err
+	}
+	if !full {
 		files.slim()
 	}
-	return files, err
+	files["README.md"] = []byte(readme)
+	return files, nil
 }
 
 // apiutilDir is where upstream's mapper lives, and ours in its place.
@@ -172,7 +176,8 @@ func localize(name string, src []byte) ([]byte, error) {
 }
 
 // An edit replaces a piece of one of upstream's files. If the piece is not there exactly once, that is an
-// error: the tool never guesses. What it does not replace stays byte for byte.
+// error: the tool never guesses. What it does not replace stays byte for byte,
+// below a notice at the top.
 type edit struct{ file, old, with string }
 
 // edits are what is done to upstream's files. Upstream's constructors get other names, and those of ours
@@ -185,6 +190,9 @@ var edits = []edit{
 	{"pkg/handler/enqueue_owner.go", "\t\tmapper:    mapper,\n", "\t\tmapper:    following(mapper),\n"},
 }
 
+// changed is the notice that Apache-2.0, section 4(b), asks for in a file that was changed.
+const changed = "// This file is upstream's, changed by " + Ours + ".\n\n"
+
 func (d *draft) edit() error {
 	for _, e := range edits {
 		upstream, err := d.upstream(e.file)
@@ -194,7 +202,7 @@ func (d *draft) edit() error {
 		if n := strings.Count(string(upstream), e.old); n != 1 {
 			return fmt.Errorf("upstream's %s has %q %d times, and not once: this release needs a look before the tool can edit it", e.file, strings.TrimSpace(e.old), n)
 		}
-		d.files[e.file] = []byte(strings.Replace(string(upstream), e.old, e.with, 1))
+		d.files[e.file] = append([]byte(changed), strings.Replace(string(upstream), e.old, e.with, 1)...)
 	}
 	return nil
 }

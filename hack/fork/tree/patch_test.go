@@ -66,27 +66,34 @@ func upstreamOf(t *testing.T, version string) Files {
 }
 
 // keepsTheRest checks that all of upstream's files are there byte for byte, but for the
-// mapper's, and but for one line for each of the edits.
+// mapper's, and but for one line for each of the edits, below a notice that the file was changed.
 func keepsTheRest(t *testing.T, upstream, made Files) {
 	t.Helper()
-	changed := 0
+	lines, noticed := 0, 0
 	for name, file := range upstream {
 		if dir, base := path.Split(name); dir == apiutilDir+"/" && slices.Contains(mapperFiles, base) {
 			continue
 		}
-		was, is := bytes.Split(file, []byte("\n")), bytes.Split(made[name], []byte("\n"))
+		rest, hasNotice := bytes.CutPrefix(made[name], []byte(changed))
+		if edited := slices.ContainsFunc(edits, func(e edit) bool { return e.file == name }); hasNotice != edited {
+			t.Errorf("%s is edited: %v, and says that it was changed: %v", name, edited, hasNotice)
+		}
+		if hasNotice {
+			noticed++
+		}
+		was, is := bytes.Split(file, []byte("\n")), bytes.Split(rest, []byte("\n"))
 		if len(was) != len(is) {
 			t.Errorf("%s had %d lines and has %d: only those of the edits may change", name, len(was), len(is))
 			continue
 		}
 		for i := range was {
 			if !bytes.Equal(was[i], is[i]) {
-				changed++
+				lines++
 			}
 		}
 	}
-	if changed != len(edits) {
-		t.Errorf("%d of upstream's lines are changed, want %d, one for each of the edits", changed, len(edits))
+	if lines != len(edits) || noticed == 0 {
+		t.Errorf("%d of upstream's lines are changed, want %d, one for each of the edits", lines, len(edits))
 	}
 }
 
