@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -31,7 +29,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/freshmapper/freshmapper/apiutil"
-	"github.com/freshmapper/freshmapper/fresh/restmappermetrics"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
@@ -321,56 +318,6 @@ func TestLogOfAnAbsentKind(t *testing.T) {
 		time.Sleep(time.Minute)
 		if lines := said.take(); len(lines) != 1 || !strings.Contains(lines[0], "is served") {
 			t.Errorf("said %q, want one line", lines)
-		}
-	})
-}
-
-// waitingMetrics keeps how many caches wait for a kind.
-type waitingMetrics struct {
-	apiutil.DynamicRESTMapperMetrics
-	caches atomic.Int64
-}
-
-func (m *waitingMetrics) WaitingKinds(_ schema.GroupVersionKind, caches int) {
-	m.caches.Store(int64(caches))
-}
-
-// A gauge and the debug page have the kinds that caches wait for.
-func TestReportsOfAnAbsentKind(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, "")
-		recorder, err := restmappermetrics.New(prometheus.NewRegistry())
-		must(t, err)
-		metrics := &waitingMetrics{DynamicRESTMapperMetrics: recorder}
-		m := s.mapper(t, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
-		opts := optional(cache.Options{})
-		opts.Mapper = m
-		page := func() string {
-			answer := httptest.NewRecorder()
-			m.DebugHandler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", nil))
-			return answer.Body.String()
-		}
-		one, _ := s.caching(t, opts)
-		two, _ := s.caching(t, opts)
-		for n, c := range []cache.Cache{one, two} {
-			handle(t, c, "typed", &tally{})
-			time.Sleep(time.Minute)
-			if got := metrics.caches.Load(); got != int64(n+1) {
-				t.Errorf("the gauge is %d for %d caches", got, n+1)
-			}
-		}
-		if text := page(); !strings.Contains(text, "v1.ConfigMap") {
-			t.Errorf("the debug page does not name the kind: %s", text)
-		}
-		must(t, two.RemoveInformer(t.Context(), &corev1.ConfigMap{}))
-		time.Sleep(time.Second)
-		if got := metrics.caches.Load(); got != 1 {
-			t.Errorf("the gauge is %d after one cache needs the kind no longer, want 1", got)
-		}
-		s.change(func() { s.scope = inNamespaces })
-		time.Sleep(time.Minute)
-		if got := metrics.caches.Load(); got != 0 || strings.Contains(page(), "v1.ConfigMap\":") {
-			t.Errorf("the gauge is %d once the kind is served, want 0; the page: %s", got, page())
 		}
 	})
 }

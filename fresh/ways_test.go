@@ -5,16 +5,22 @@ package fresh_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,6 +32,7 @@ import (
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/fresh"
+	"github.com/freshmapper/freshmapper/fresh/restmappermetrics"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
@@ -146,6 +153,56 @@ func TestManagerWithoutWiring(t *testing.T) {
 	if lines := said.take("does not follow", "DefaultRESTMapper", "cache"); len(lines) != 1 {
 		t.Errorf("said %q, want one line", lines)
 	}
+}
+
+// waitingMetrics keeps how many caches wait for a kind.
+type waitingMetrics struct {
+	apiutil.DynamicRESTMapperMetrics
+	caches atomic.Int64
+}
+
+func (m *waitingMetrics) WaitingKinds(_ schema.GroupVersionKind, caches int) {
+	m.caches.Store(int64(caches))
+}
+
+// A gauge and the debug page have the kinds that caches wait for.
+func TestReportsOfAnAbsentKind(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s := newMovingServer(t, "")
+		recorder, err := restmappermetrics.New(prometheus.NewRegistry())
+		must(t, err)
+		waiting := &waitingMetrics{DynamicRESTMapperMetrics: recorder}
+		m := s.mapper(t, apiutil.DynamicRESTMapperOptions{Metrics: waiting})
+		opts := optional(cache.Options{})
+		opts.Mapper = m
+		page := func() string {
+			answer := httptest.NewRecorder()
+			m.DebugHandler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", nil))
+			return answer.Body.String()
+		}
+		one, _ := s.caching(t, opts)
+		two, _ := s.caching(t, opts)
+		for n, c := range []cache.Cache{one, two} {
+			handle(t, c, "typed", &tally{})
+			time.Sleep(time.Minute)
+			if got := waiting.caches.Load(); got != int64(n+1) {
+				t.Errorf("the gauge is %d for %d caches", got, n+1)
+			}
+		}
+		if text := page(); !strings.Contains(text, "v1.ConfigMap") {
+			t.Errorf("the debug page does not name the kind: %s", text)
+		}
+		must(t, two.RemoveInformer(t.Context(), &corev1.ConfigMap{}))
+		time.Sleep(time.Second)
+		if got := waiting.caches.Load(); got != 1 {
+			t.Errorf("the gauge is %d after one cache needs the kind no longer, want 1", got)
+		}
+		s.change(func() { s.scope = inNamespaces })
+		time.Sleep(time.Minute)
+		if got := waiting.caches.Load(); got != 0 || strings.Contains(page(), "v1.ConfigMap\":") {
+			t.Errorf("the gauge is %d once the kind is served, want 0; the page: %s", got, page())
+		}
+	})
 }
 
 // A method that a decorator only promotes is upstream's of before the first move. This test names those that

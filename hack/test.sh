@@ -36,13 +36,13 @@ nights='TestEachPatchPasses|TestKubebuilderProject|TestConsumed' # left to the n
 campaigns='TestChaos|TestSoak|TestHostile|TestGateway|TestReplicas' # hack/proof, short unless flags make it longer: by night
 proof='TestAdopters|TestUpstream' # they do nothing without flags: hack/proof.sh, -matrix
 upstreams='TestApiMachinery|TestSource|TestLazyRestMapperProvider'  # upstream's, in the mapper's package
-follow='TestClientFollows|TestFirstWriteStaysInItsNamespace|TestCachesFollow|TestHandlers' # what clients and caches do everywhere
+follow='TestClientFollows|TestFirstWriteStaysInItsNamespace|TestCachesFollow|TestHandlers|TestAbsentKind' # what clients and caches do everywhere
 
 # not_run lists what the tests of a commit leave out, and who tests it. Each takes long, and
 # proves again, elsewhere or in more places, what a commit's tests prove once.
 not_run() {
 	cat <<-END
-		the race detector on the tools in hack, on the replays, on late kinds, on the forked tree and on the library's longest tests: the rest of the library has it here (hack/test.sh -nightly)
+		the race detector on the tools in hack, on the replays, on the forked tree and on the library's longest tests: the rest of the library has it here (hack/test.sh -nightly)
 		our own tests of the mapper in the forked tree, which have run in the root module; upstream's of the cache there (hack/test.sh -nightly)
 		upstream's tests in the fork of the oldest line: the newest has them here (hack/test.sh -nightly)
 		most tests of clients and caches that follow, in the forked tree and with the oldest controller-runtime of fresh: they ran with the newest (hack/test.sh -nightly)
@@ -71,7 +71,6 @@ without_servers() {
 	part 'proofs' gotest hack/proof -count=1 -skip "$unproven" ./...
 	part "the benchmarks' own tests" gotest hack/bench -run '^Test(SameAnswers|Targets)$' .
 	part "the examples' own tests" gotest testdata/consumers -tags stock ./... # unforked, they take the way for stock
-	part 'late kinds and metrics' gotest hack/e2e $race github.com/freshmapper/freshmapper/manager/...
 	part 'clients and caches that follow, -race' gotest hack/e2e -race github.com/freshmapper/freshmapper/fresh/...
 	part 'the same with the oldest controller-runtime' gotest fresh -run "$followed" ./...
 	part 'verify' "$root/hack/verify.sh" $lint
@@ -108,7 +107,7 @@ build() { # VERSION FOLDER
 followed() { # FOLDER
 	local file to=$1/pkg/client/apiutil/followed
 	mkdir "$to" || return
-	for file in "$root"/fresh/{server,client,client_namespaced,cache,cache_options,handler}_test.go; do
+	for file in "$root"/fresh/{server,client,client_namespaced,cache,cache_absent,cache_options,handler}_test.go; do
 		sed 's,^package fresh_test$,package followed_test,
 			s,github.com/freshmapper/freshmapper/apiutil,sigs.k8s.io/controller-runtime/pkg/client/apiutil,
 			s,github.com/freshmapper/freshmapper/internal,sigs.k8s.io/controller-runtime/pkg/client/apiutil/internal,' \
