@@ -36,7 +36,11 @@ import (
 // must not be nil, and of the same server. It sends no request and starts no goroutine. All methods
 // may be called from any goroutine. The cache owns what they return: do not change it.
 //
-// Each use counts as a use of m. The next use after m has learnt of a change, or was reset, reads
+// Each use counts as a use of m, so while the cache is in use what it returns is about as old as MaxAge at most. The
+// first use after a pause of twice MaxAge waits for a refresh of m, unless the server does not answer.
+// To have what is served now, call Invalidate first.
+//
+// The next use after m has learnt of a change, or was reset, reads
 // all groups and lists, and waits for that RequestTimeout at most. A version that fails keeps its
 // place and its last list, beside the error. A reading that fails leaves what is known. If nothing
 // is, as after Invalidate, which is also the Reset of m, uses return the error, and
@@ -81,6 +85,11 @@ func (d *cachedDiscovery) state() state {
 // change, or if there is nothing to answer with: in an outage only now and then.
 func (d *cachedDiscovery) current() *reading {
 	d.engine.NoteUse()
+	if d.engine.Reloader.Snapshot().Read() {
+		// In a program that uses the cache all the time a refresh begins by itself at MaxAge, and nobody waits for it. Only a
+		// use after a pause does. In an outage it gets what is known.
+		_ = d.engine.Reloader.ConfirmAll(context.Background(), 2)
+	}
 	r := d.last.Load()
 	due := time.Since(r.ended) >= r.pause
 	if r.state == d.state() && (r.err == nil || !due && !d.repeats.TryAccept()) {

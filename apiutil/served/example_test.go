@@ -75,6 +75,25 @@ func ExampleList() {
 	// <nil>
 }
 
+// A list that must not be as old as MaxAge.
+func ExampleList_now() {
+	ctx, server := context.Background(), fakeapi.New(widgets)
+	mapper := mapperOf(server, apiutil.DynamicRESTMapperOptions{})
+	all := must(served.List(ctx, mapper))
+	fmt.Println(len(all.Kinds))
+
+	server.Put(serving("example.org", "Gadget"))
+	if err := mapper.Refresh(ctx); err != nil { // the server cannot be read
+		panic(err)
+	}
+	all = must(served.List(ctx, mapper))
+	fmt.Println(len(all.Kinds))
+
+	// Output:
+	// 1
+	// 2
+}
+
 // Wait until a CustomResourceDefinition is installed, at most for a minute.
 func ExampleWait() {
 	server := fakeapi.New(fakeapi.Typical(1, 1, 1)...)

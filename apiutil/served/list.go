@@ -5,8 +5,10 @@ package served
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -22,17 +24,24 @@ type APIs struct {
 	Kinds      []apiutil.ServedKind // in the server's order; a kind is there once for each version
 }
 
-// Served returns what the server serves: all kinds, or, in any group and version, those of the given names, whose
-// case does not matter. So it finds a kind of which only the name is known. Without a name, which an empty slice is,
-// too, it returns everything.
+// List returns what the server serves: all kinds, or, in any group and version, those of the given names, whose case
+// does not matter. So it finds a kind of which only the name is known. Without a name, which an empty slice is, too, it
+// returns everything.
 //
-// It sends no request if all that is served is known and current, as for any lookup. Otherwise it reads the server
-// first, until ctx ends. If that fails, or single versions can't be read, it returns what is known of the rest
-// together with an error; of versions that is an *ErrResourceDiscoveryFailed. What is known may be as old as MaxAge: an
-// empty result does not prove that a kind is absent, as false from Is does. What it returns belongs to the caller,
-// and the mapper keeps nothing of it. It takes some 300 bytes a kind.
+// It is as fresh as a lookup: it sends no request if everything was read or confirmed within MaxAge. Otherwise it
+// reads the server first, until ctx ends, and for about 10 seconds at most if something is known. If that fails, or
+// single versions can't be read, it returns what is known of the rest together with an error; of versions that is an
+// *apiutil.ErrResourceDiscoveryFailed. An empty result of a moment ago does not prove that a kind is absent, as false
+// from Is does. For a list of now, call Refresh of the mapper first.
+//
+// What it returns belongs to the caller, and the mapper keeps nothing of it. It takes about 300 bytes a kind.
 func List(ctx context.Context, mapper *apiutil.DynamicRESTMapper, names ...string) (APIs, error) {
 	e := engine.Of(mapper)
+	began, unread := time.Now(), !e.Reloader.Snapshot().Read()
+	var old error
+	if !unread {
+		old = e.Reloader.ConfirmAll(ctx, 1)
+	}
 	some := "pods"
 	e.Reloader.Snapshot().KindsWhere(func(r *snapshot.Resource) bool { some = r.Name; return false })
 	q := snapshot.ResourceQuery(schema.GroupVersionResource{Resource: some})
@@ -43,8 +52,13 @@ func List(ctx context.Context, mapper *apiutil.DynamicRESTMapper, names ...strin
 	})
 	e.NoteUse()
 	var err error
-	if found.Err != nil {
+	switch {
+	case found.Err != nil:
 		err = e.LookupError(q, nil, found.Err)
+	case old != nil:
+		err = fmt.Errorf("what is served was last confirmed more than MaxAge ago: %w", old)
+	case unread:
+		e.Reloader.NoteAllRead(began)
 	}
 	s := e.Reloader.Snapshot()
 	all := APIs{Generation: s.Generation()}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -19,10 +20,12 @@ import (
 // the versions that fail are in the snapshot. Only a refresh that succeeds confirms what
 // is known.
 func (r *Reloader) Refresh(ctx context.Context) error {
+	began := time.Now()
 	if err := r.ReadDocument(ctx); err != nil {
 		return err
 	}
-	differing, dropped := r.Snapshot().Due(r.subscribers.Load() > 0, r.uses.idle(r.Snapshot()))
+	all := r.subscribers.Load() > 0
+	differing, dropped := r.Snapshot().Due(all, r.uses.idle(r.Snapshot()))
 	x := r.newReading(never)
 	x.hasAnswer, x.abandon = true, true
 	err := x.run(ctx, append([][]snapshot.Read{dropped}, differing...), func(list int, read snapshot.Read, o snapshot.Outcome) bool {
@@ -32,7 +35,44 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 		return err
 	}
 	r.age.next(1)
+	if all {
+		r.NoteAllRead(began)
+	}
 	return nil
+}
+
+// NoteAllRead notes that everything that is served was read by reads that began after a time.
+func (r *Reloader) NoteAllRead(began time.Time) { r.allRead.Store(&began) }
+
+// ConfirmAll refreshes everything that is known if that was last done more than some times MaxAge ago, and waits for it. A refresh
+// alone leaves out what nobody uses, on a server without the aggregated document. It waits no longer than a lookup
+// that has an old answer, and not at all if the server is silent or an attempt has failed a moment ago (R7): then
+// its error says so.
+func (r *Reloader) ConfirmAll(ctx context.Context, times time.Duration) error {
+	last := r.allRead.Load()
+	if r.age.most <= 0 || last != nil && time.Since(*last) < times*r.age.most {
+		return nil
+	}
+	if failed := r.notConfirmed.Load(); failed != nil && time.Since(failed.at) < patience {
+		return failed.err
+	}
+	if r.flights.isUnanswered(snapshot.Read{}) {
+		return discovery.NotAwaited(snapshot.Read{}, patience)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, mostWait, discovery.NotAwaited(snapshot.Read{}, mostWait))
+	defer cancel()
+	defer r.KeepAll()()
+	err := r.Refresh(ctx)
+	if err != nil {
+		r.notConfirmed.Store(&failure{time.Now(), err})
+	}
+	return err
+}
+
+// failure is an attempt that has failed.
+type failure struct {
+	at  time.Time
+	err error
 }
 
 // RefreshGroups reads groups live, each with every version that it has. It reads them

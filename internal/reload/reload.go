@@ -52,7 +52,10 @@ type Reloader struct {
 	ticks   atomic.Uint64                     // the last tick that was taken
 
 	subscribers atomic.Int64 // who needs every version
-	uses        uses         // when groups were last used
+
+	allRead      atomic.Pointer[time.Time] // when the reads began that last confirmed everything; nil: never
+	notConfirmed atomic.Pointer[failure]   // the last failure of ConfirmAll; nil: none
+	uses         uses                      // when groups were last used
 
 	client  *discovery.Client
 	options Options
@@ -143,10 +146,15 @@ func (r *Reloader) perform(f *flight) {
 func nothing(s *snapshot.Snapshot) *snapshot.Snapshot { return s }
 
 func (r *Reloader) readDocument(f *flight) {
+	began := time.Now()
 	doc, err := r.client.Document(f.ctx)
 	f.outcome.Err, f.found = err, nothing
-	if err == nil {
-		f.found = func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.WithDocument(doc, f.began) }
+	if err != nil {
+		return
+	}
+	f.found = func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.WithDocument(doc, f.began) }
+	if doc.Aggregated() {
+		r.NoteAllRead(began)
 	}
 }
 

@@ -133,5 +133,8 @@ func (d *Document) Listed(r Read) (v *Version, ok bool) {
 	return v, v != nil
 }
 
+// Aggregated reports whether the document has the resources of every version.
+func (d *Document) Aggregated() bool { return d.aggregated }
+
 // Groups returns the groups in server order. The caller must not change them.
 func (d *Document) Groups() []*Group { return d.groups }
