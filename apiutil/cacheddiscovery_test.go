@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/apiutil/discoverycache"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
@@ -53,7 +54,7 @@ func viewOf(m *apiutil.DynamicRESTMapper, server *fakeapi.Server) *cachedView {
 		return server.Client().Transport.RoundTrip(req)
 	})
 	v.client = must(discovery.NewDiscoveryClientForConfigAndClient(server.Config(), &http.Client{Transport: counting, Timeout: 32 * time.Second}))
-	v.CachedDiscoveryInterface = apiutil.NewCachedDiscovery(v.mapper, v.client)
+	v.CachedDiscoveryInterface = discoverycache.New(v.mapper, v.client)
 	return v
 }
 

@@ -15,10 +15,25 @@
 //
 // DynamicRESTMapperOptions lists the ways to stay fresh. RefreshInterval and WatchAPIs
 // work while Start runs, so add the mapper to the manager. If you keep something for a
-// kind, keep it until Generation moves or Subscribe sends a change. If your kinds come
-// late, or come and go, use WaitForKinds and RunWhileServed. Status, Healthz and
+// kind, keep it until Generation moves or Subscribe sends a change. Status, Healthz and
 // DebugHandler show whether the mapper works, and what it knows.
 //
-// A program with many clusters, or with a client for each piece of work, takes its mappers
-// from a Fleet: one for each key, which runs as long as it is used or its cluster is there.
+// Packages below this one build on a mapper:
+//
+//   - served asks whether kinds are served, lists those that are, waits for them, and runs
+//     something while they are;
+//   - fleet has a mapper for each of many clusters, or for a client for each piece of work;
+//   - discoverycache is a discovery cache in the place of client-go's, for verbs, short names,
+//     categories and subresources.
+//
+// The files, each of which uses only those below it:
+//
+//	door.go                                     what internal packages know a mapper by
+//	reset.go, start.go, subscribe.go, debug.go  what can be done with a mapper besides a lookup,
+//	status.go                                   and how it does
+//	      ↓
+//	restmapper.go                               the mapper and its seven lookups
+//	      ↓
+//	follow.go                                   what clients and caches that follow it ask
+//	options.go, metrics.go, defaults.go, errors.go
 package apiutil

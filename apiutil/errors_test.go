@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -158,7 +159,7 @@ func TestFaultIsNeverNoMatch(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					defer time.Sleep(time.Minute) // reads that nobody waits for end by their timeouts
-					for _, stage := range []string{"at first use", "after warm-up", "after Reset", "after ResetGroup"} {
+					for _, stage := range []string{"at first use", "after warm-up", "after Reset"} {
 						for i, form := range lookupForms(faultKnown) {
 							if strings.Contains(form.name, "sFor ") && stage != "after warm-up" || fc.brief && !strings.HasPrefix(form.name, "RESTMapping ") {
 								continue
@@ -206,11 +207,8 @@ func (f *faultPlay) play(t *testing.T, forms fakeapi.Forms) {
 	}
 	f.server.PutVersion("example.com", fakeVersion("v1", "Known", "New"))
 	f.server.PutVersion("example.org", fakeVersion("v1", "Newer"))
-	switch f.stage {
-	case "after Reset":
+	if f.stage == "after Reset" {
 		f.mapper.Reset()
-	case "after ResetGroup":
-		f.mapper.ResetGroup(faultKnown.Group)
 	}
 	f.server.TakeRequests()
 	match := f.match
@@ -337,6 +335,39 @@ func absences() map[string]fakeapi.Fault {
 	}
 }
 
+// A server that is only an extension server, k8s.io/apiserver with an empty delegate, answers each path that it does
+// not serve, /api included, with the index of its paths. With an Audit-Id that is the server's own 404; without one it
+// may be that of any gateway.
+func TestExtensionServerAnswersWithItsPaths(t *testing.T) {
+	index := asBody("application/json", `{"paths":["/apis","/apis/example.com","/apis/example.com/v1","/healthz"]}`)
+	for whose, audited := range map[fakeapi.AuditIDs]bool{fakeapi.AuditAll: true, fakeapi.AuditNone: false} {
+		eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+			inBubble(t, func(t *testing.T) {
+				forms.AuditIDs = whose
+				server := fakeapi.New(fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")))
+				server.SetForms(forms)
+				unserved := func(req *http.Request) bool {
+					return !slices.Contains([]string{"/apis", "/apis/example.com", "/apis/example.com/v1"}, req.URL.Path)
+				}
+				server.SetFault(unserved, fakeapi.Audited(index))
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				err := m.Refresh(t.Context())
+				if !audited {
+					if err == nil {
+						t.Error("without an Audit-Id a refresh succeeds; want an error, because a gateway may have answered")
+					}
+					return
+				}
+				if err != nil {
+					t.Errorf("a refresh: %v", err)
+				}
+				wantServed(t, m, fooKind, barKind)
+				wantAbsent(t, m, newKind, lateKind)
+			})
+		})
+	}
+}
+
 // A 404 of the API server is believed, whatever its form and its Content-Type: if it has an Audit-Id,
 // or if no answer of the server has one and the document can be read. Where others have one, it is an
 // answer of somebody else (R6). kube-aggregator's own 404 may be empty: only an Audit-Id shows whose it is.
@@ -352,7 +383,7 @@ func TestTheServerSaysAbsent(t *testing.T) {
 					readAll(t, m)
 					server.Remove(fooKind.Group)
 					server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Audited(fault))
-					m.ResetGroup(fooKind.Group)
+					m.Reset()
 					if whose != fakeapi.AuditSuccesses && (whose != fakeapi.AuditNone || name != "nothing") {
 						wantAbsent(t, m, fooKind, barKind)
 						if _, err := m.RESTMapping(fooKind.GroupKind()); !meta.IsNoMatchError(err) {

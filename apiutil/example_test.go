@@ -34,46 +34,6 @@ func must[T any](result T, err error) T {
 	return result
 }
 
-// A controller that starts when its CustomResourceDefinition arrives, stops when
-// that goes, and starts again when it is back. With controller-runtime's manager:
-//
-//	mgr.Add(mapper)
-//	mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-//		return mapper.RunWhileServed(ctx, runController, widgets)
-//	}))
-func ExampleDynamicRESTMapper_RunWhileServed() {
-	server := fakeapi.New(fakeapi.Typical(1, 1, 1)...)
-	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Millisecond}) // 10 minutes outside of an example
-	events := make(chan string)
-	runController := func(ctx context.Context) error {
-		events <- "the controller starts"
-		<-ctx.Done() // what a controller does goes here; it ends with ctx
-		events <- "the controller stops"
-		return nil
-	}
-
-	ctx, cancel := context.WithCancel(context.Background())
-	started, done := make(chan error), make(chan error)
-	go func() { started <- mapper.Start(ctx) }()
-	go func() { done <- mapper.RunWhileServed(ctx, runController, widget.WithVersion("v1")) }()
-
-	for range 2 {
-		server.Put(widgets) // its CustomResourceDefinition
-		fmt.Println(<-events)
-		server.Remove("example.com")
-		fmt.Println(<-events)
-	}
-	cancel()
-	fmt.Println("the end:", <-done, <-started)
-
-	// Output:
-	// the controller starts
-	// the controller stops
-	// the controller starts
-	// the controller stops
-	// the end: <nil> <nil>
-}
-
 // What controller-runtime's manager, cluster and client take for their mapper:
 //
 //	mgr, err := ctrl.NewManager(cfg, ctrl.Options{MapperProvider: provider})
@@ -108,7 +68,7 @@ func ExampleNewDynamicRESTMapper() {
 }
 
 // After a Reset, a known kind is looked up on the server again. If you know which group has
-// changed, mapper.ResetGroup("example.com") saves the reads of the others.
+// changed, mapper.Refresh(ctx, "example.com") reads that group alone.
 func ExampleDynamicRESTMapper_Reset() {
 	server := fakeapi.New(widgets)
 	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
@@ -158,63 +118,4 @@ func ExampleDynamicRESTMapper_Subscribe() {
 	// Added Widget
 	// Removed Widget
 	// Added Gadget
-}
-
-// A program that makes a client for each piece of work asks the fleet for the mapper. The server is read once.
-func ExampleFleet_For() {
-	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{})
-	server := fakeapi.New(widgets)
-	for range 100 {
-		mapper := must(fleet.For("uid-of-the-secret/its-resourceVersion", server.Config(), server.Client()))
-		must(mapper.RESTMapping(widget, "v1"))
-	}
-	fmt.Println("requests:", len(server.TakeRequests()))
-
-	// Output:
-	// requests: 2
-}
-
-// What a program asks when it starts, to decide which controllers it has.
-func ExampleDynamicRESTMapper_IsServed() {
-	server := fakeapi.New(widgets)
-	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
-	for _, kind := range []schema.GroupKind{widget, gadget} {
-		served, err := mapper.IsServed(context.Background(), kind.WithVersion("v1"))
-		fmt.Println(kind.Kind, served, err)
-	}
-	server.SetFault(fakeapi.All(), fakeapi.Status(503, 0)) // an outage is no absence
-	served, err := mapper.IsServed(context.Background(), widget.WithVersion("v1"))
-	fmt.Println(widget.Kind, served, err != nil)
-
-	// Output:
-	// Widget true <nil>
-	// Gadget false <nil>
-	// Widget false true
-}
-
-// A kind of which only the name is known.
-func ExampleDynamicRESTMapper_Served() {
-	server := fakeapi.New(widgets, fakeGroup("example.org", fakeVersion("v1", "Widget:cluster")))
-	all, err := exampleMapper(server, apiutil.DynamicRESTMapperOptions{}).Served(context.Background(), "widget")
-	for _, kind := range all.Kinds {
-		fmt.Println(kind.Mapping.GroupVersionKind, kind.Mapping.Scope.Name())
-	}
-	fmt.Println(err)
-
-	// Output:
-	// example.com/v1, Kind=Widget namespace
-	// example.org/v1, Kind=Widget root
-	// <nil>
-}
-
-// Where a kind is that was not found.
-func ExampleDynamicRESTMapper_NoMatchHint() {
-	mapper := exampleMapper(fakeapi.New(widgets), apiutil.DynamicRESTMapperOptions{})
-	_, err := mapper.RESTMapping(widget, "v2")
-	fmt.Println(err)
-	fmt.Println(mapper.NoMatchHint(err))
-
-	// Output:
-	// no matches for kind "Widget" in version "example.com/v2"
-	// Widget: example.com/v1
 }

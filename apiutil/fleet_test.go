@@ -27,18 +27,19 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/apiutil/fleet"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
 // fleetTest is a fleet, and a server for its mappers.
 type fleetTest struct {
-	*apiutil.Fleet
+	*fleet.Fleet
 	server *fakeapi.Server
 }
 
 // newFleetTest makes a fleet whose mappers refresh each minute.
 func newFleetTest() *fleetTest {
-	return &fleetTest{apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, MaxAge: -1}), newServer(fakeapi.Aggregated())}
+	return &fleetTest{fleet.New(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, MaxAge: -1}), newServer(fakeapi.Aggregated())}
 }
 
 func (f *fleetTest) new(t *testing.T) *apiutil.DynamicRESTMapper {
@@ -66,7 +67,7 @@ func TestFleetEngageErrors(t *testing.T) {
 		started, m := f.new(t), f.new(t)
 		defer startMapper(t, started)()
 		synctest.Wait()
-		another := &fleetTest{&apiutil.Fleet{}, f.server} // a literal works, too
+		another := &fleetTest{&fleet.Fleet{}, f.server} // a literal works, too
 		gone, cancel := context.WithCancelCause(context.Background())
 		cancel(errors.New("the cluster is gone"))
 		defer f.join(t, "a", m)()
@@ -98,7 +99,7 @@ func TestFleetEngageErrors(t *testing.T) {
 func TestFleetChurn(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const clusters, rounds = 300, 10
-	f := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, MaxAge: -1, WatchAPIs: true})
+	f := fleet.New(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, MaxAge: -1, WatchAPIs: true})
 	f.MaxMappers = 50
 	server := newServer(fakeapi.Aggregated())
 	watched := newWatchServer(server)
@@ -195,7 +196,7 @@ type fleetStage struct {
 
 func (s *storyStage) newFleet(args []string) (err error) {
 	s.fleet = &fleetStage{
-		fleetTest: &fleetTest{apiutil.NewFleet(s.options), s.server}, mappers: map[string]*apiutil.DynamicRESTMapper{}, leave: map[string]func(){},
+		fleetTest: &fleetTest{fleet.New(s.options), s.server}, mappers: map[string]*apiutil.DynamicRESTMapper{}, leave: map[string]func(){},
 	}
 	s.fleet.heard, s.fleet.hear = context.WithCancel(context.Background())
 	for _, arg := range args {

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/apiutil/served"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
@@ -219,15 +220,15 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	}
 	calls := map[string]func(context.Context, *apiutil.DynamicRESTMapper) error{
 		"a lookup": find(), "of a version": find("v1"), "of two": find("v1", "v2"),
-		"IsServed": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
-			_, err := m.IsServed(ctx, hanging)
+		"served.Is": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
+			_, err := served.Is(ctx, m, hanging)
 			return err
 		},
 		"Refresh of a group": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
 			return m.Refresh(ctx, typical.Group, hanging.Group)
 		},
-		"WaitForKinds": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
-			return m.WaitForKinds(ctx, typical, hanging)
+		"served.Wait": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
+			return served.Wait(ctx, m, typical, hanging)
 		},
 	}
 	eachWarmMapper(t, 3, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {

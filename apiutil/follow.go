@@ -15,22 +15,16 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/engine"
 	"github.com/freshmapper/freshmapper/internal/follow"
+	"github.com/freshmapper/freshmapper/internal/report"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-func init() { //nolint:gochecknoinits // This opens the door to internal/follow. It has no other effect.
-	follow.Door = func(mapper meta.RESTMapper) *follow.Followed {
-		if m, ok := mapper.(*DynamicRESTMapper); ok {
-			return m.followed
-		}
-		return nil
-	}
-}
-
 // source is what clients and caches that follow a mapper ask it.
 type source struct {
-	m  *DynamicRESTMapper
+	engine *engine.Engine
+
 	mu sync.Mutex // held for a moment only; guards what is in confirming, too
 
 	confirming map[confirmers]*confirming
@@ -40,18 +34,18 @@ type source struct {
 var _ follow.Source = (*source)(nil)
 
 func (s *source) Known(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
-	return mappingIn(s.m.reloader.Snapshot(), gvk)
+	return mappingIn(s.engine.Reloader.Snapshot(), gvk)
 }
 
 func (s *source) KindsAt(resource schema.GroupVersionResource) []string {
-	return s.m.reloader.Snapshot().KindsAt(resource)
+	return s.engine.Reloader.Snapshot().KindsAt(resource)
 }
 
-func (s *source) Changed() <-chan struct{} { return s.m.reloader.Changed() }
+func (s *source) Changed() <-chan struct{} { return s.engine.Reloader.Changed() }
 
 func (s *source) Generation() uint64 {
-	now := s.m.reloader.Snapshot()
-	return now.Generation() + uint64(now.LastResetOfAny()) // neither ever falls
+	now := s.engine.Reloader.Snapshot()
+	return now.Generation() + uint64(now.LastReset()) // neither ever falls
 }
 
 const (
@@ -155,7 +149,7 @@ func (s *source) begin(of confirmers, c *confirming) {
 	}
 	c.next, c.running, read.began = nil, read, time.Now()
 	go func() {
-		read.now, read.err = s.m.reloader.ReadLive(context.Background(), of.GroupVersion)
+		read.now, read.err = s.engine.Reloader.ReadLive(context.Background(), of.GroupVersion)
 		close(read.done)
 		s.mu.Lock()
 		c.running = nil
@@ -187,22 +181,15 @@ func (s *source) Poll(ctx context.Context, kinds []schema.GroupVersionKind) erro
 	case polled:
 		return nil
 	case several:
-		return s.m.reloader.Refresh(ctx)
+		return s.engine.Reloader.Refresh(ctx)
 	}
-	_, err := s.m.reloader.ReadLive(ctx, version)
+	_, err := s.engine.Reloader.ReadLive(ctx, version)
 	return err
 }
 
-func (s *source) Watching() bool { return s.m.watching() }
+func (s *source) Watching() bool { return s.engine.Watching() }
 
-func (s *source) Hint(err error) string { return s.m.NoMatchHint(err) }
-
-// countFollowed is called when a client or a cache has followed a kind to another path.
-func (m *DynamicRESTMapper) countFollowed(who string) {
-	if metrics, ok := m.options.Metrics.(interface{ Followed(who string) }); ok {
-		m.reports.Add(func() { metrics.Followed(who) })
-	}
-}
+func (s *source) Hint(err error) string { return report.Hint(s.engine.Reloader.Snapshot(), err) }
 
 var errNotRead = errors.New("it was never read")
 

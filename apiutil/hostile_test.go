@@ -35,6 +35,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/apiutil/served"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
@@ -462,4 +463,45 @@ func TestErrorsOfTransportsDoNotShowCredentials(t *testing.T) {
 			t.Errorf("of the transport's %s: got %v; want that the connection was refused", text, err)
 		}
 	}
+}
+
+// A caller may look up names of any length, as those of a request that it serves. The log, the debug page, and those
+// who wait keep none of them.
+func TestNamesOfCallersAreNotKept(t *testing.T) {
+	const lookups, length = 30, 1 << 20
+	server := newServer(fakeapi.Aggregated())
+	discard := funcr.New(func(string, string) {}, funcr.Options{Verbosity: 9})
+	m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: discard, NegativeTTL: time.Hour})
+	page := m.DebugHandler()
+	wantServed(t, m, fooKind)
+	before := heap()
+	for i := range lookups {
+		name := fmt.Sprint(i, strings.Repeat("x", length))
+		_, _ = m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: name}, "v1")
+		_, _ = m.RESTMapping(schema.GroupKind{Group: name, Kind: "Foo"}, "v1")
+		_, _ = m.RESTMapping(schema.GroupKind{Group: name, Kind: "Foo"})
+		_, _ = m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Foo"}, name)
+		_, _ = m.ResourceFor(schema.GroupVersionResource{Resource: name})
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+		_ = served.Wait(ctx, m, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: name})
+		cancel()
+	}
+	time.Sleep(100 * time.Millisecond) // reports
+	if grown := heap() - before; grown > 4*length {
+		t.Errorf("%d lookups of names of %d bytes have kept %d bytes; want nothing that grows", lookups, length, grown)
+	}
+	answer := httptest.NewRecorder()
+	page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/?format=json", nil))
+	if n := answer.Body.Len(); n > 1<<20 || !strings.Contains(answer.Body.String(), "xxx…") {
+		t.Errorf("the debug page has %d bytes; want the beginnings of the names", n)
+	}
+}
+
+// heap returns how many bytes are in use.
+func heap() int {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return int(stats.HeapAlloc)
 }

@@ -6,12 +6,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/engine"
 )
 
 // DynamicRESTMapperOptions are the settings of a DynamicRESTMapper. The zero
@@ -20,11 +20,11 @@ type DynamicRESTMapperOptions struct {
 	// RefreshInterval is the longest time between refreshes while Start runs. Each wait
 	// is shorter by up to a tenth, at random. If nothing has changed, a refresh costs two
 	// requests that are answered with 304. The interval bounds how long the mapper still
-	// returns a kind that went. Defaults to 0: no refresh by interval.
+	// returns a kind that was removed. Defaults to 0: no refresh by interval.
 	RefreshInterval time.Duration
 
 	// WatchAPIs refreshes, while Start runs, about a second after a
-	// CustomResourceDefinition or an APIService came, changed or went. The program needs
+	// CustomResourceDefinition or an APIService was created, changed or deleted. The program needs
 	// the verbs list and watch on both. Defaults to false.
 	WatchAPIs bool
 
@@ -82,7 +82,7 @@ func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) 
 		case value < 0 && option.name != "MaxAge":
 			return o, fmt.Errorf("%s must not be negative", option.name)
 		case value > 0 && value < option.least:
-			return o, fmt.Errorf("%s is %v, less than %v: give it with its unit, 30 * time.Second say", option.name, value, option.least)
+			return o, fmt.Errorf("%s is %v, less than %v: give it with its unit, such as 30 * time.Second", option.name, value, option.least)
 		default:
 			*option.value = value
 		}
@@ -105,22 +105,21 @@ func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) 
 // without a pause, or never wait for its answer.
 const leastPace = time.Millisecond
 
-// DynamicRESTMapperProvider returns a function that makes mappers with opts, each a
-// *DynamicRESTMapper. It has the type of MapperProvider in the options of controller-runtime's
-// manager and cluster, whose GetRESTMapper returns that mapper. Add it to the manager once, or
-// RefreshInterval and WatchAPIs have no effect:
-//
-//	err := mgr.Add(mgr.GetRESTMapper().(*apiutil.DynamicRESTMapper))
-func DynamicRESTMapperProvider(opts DynamicRESTMapperOptions) func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
-	return func(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
-		return asRESTMapper(NewDynamicRESTMapperWithOptions(cfg, httpClient, opts))
+// forEngine returns the options for the engine. o has its defaults.
+func (o DynamicRESTMapperOptions) forEngine() engine.Options {
+	return engine.Options{
+		RefreshInterval:  o.RefreshInterval,
+		WatchAPIs:        o.WatchAPIs,
+		MaxAge:           o.MaxAge,
+		NegativeTTL:      o.NegativeTTL,
+		RequestTimeout:   o.RequestTimeout,
+		MaxResponseBytes: o.MaxResponseBytes,
+		UnhealthyAfter:   o.UnhealthyAfter,
+		Logger:           o.Logger,
+		Metrics:          o.Metrics,
+		DiscoveryFailed: func(failed map[schema.GroupVersion]error) error {
+			err := ErrResourceDiscoveryFailed(failed)
+			return &err
+		},
 	}
-}
-
-// asRESTMapper returns nil beside an error. A nil m in a meta.RESTMapper is not nil.
-func asRESTMapper(m *DynamicRESTMapper, err error) (meta.RESTMapper, error) {
-	if err != nil {
-		return nil, err
-	}
-	return m, nil
 }

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/apiutil/fleet"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
@@ -70,7 +71,7 @@ func TestArgumentsThatCannotBe(t *testing.T) {
 	for _, row := range rows {
 		m, err := apiutil.NewDynamicRESTMapperWithOptions(row.cfg, row.client, row.opts)
 		byProvider, providers := apiutil.DynamicRESTMapperProvider(row.opts)(row.cfg, row.client)
-		byFleet, fleets := apiutil.NewFleet(row.opts).Provider("a")(row.cfg, row.client)
+		byFleet, fleets := fleet.New(row.opts).Provider("a")(row.cfg, row.client)
 		if m != nil || byProvider != nil || byFleet != nil {
 			t.Errorf("%s: a mapper that is not nil beside the error: %v, %v, %v", row.want, m, byProvider, byFleet)
 		}
@@ -158,6 +159,12 @@ func (c callback) Reload(string, time.Duration, error) { c() }
 func (c callback) Miss(string) { c() }
 
 func (c callback) Served(uint64, int, int, time.Time) { c() }
+
+func (c callback) Watching(bool) { c() }
+
+func (c callback) Followed(string) { c() }
+
+func (c callback) WaitingKinds(schema.GroupVersionKind, int) { c() }
 
 // A callback may ask the mapper anything. It may even make a lookup that misses, which has to read the server.
 func TestCallbacksMayMiss(t *testing.T) {

@@ -95,6 +95,12 @@ func (m *recordedMetrics) Watching(open bool) {
 	m.watching = open
 }
 
+func (m *recordedMetrics) Followed(who string) { m.add("followed %s", who) }
+
+func (m *recordedMetrics) WaitingKinds(gvk schema.GroupVersionKind, caches int) {
+	m.add("waiting %s %d", kindText(gvk), caches)
+}
+
 // said returns what was said last of successes and of watches.
 func (m *recordedMetrics) said() (last time.Time, watching bool) {
 	m.mu.Lock()
@@ -241,7 +247,7 @@ func TestDebugHandler(t *testing.T) {
 	})
 }
 
-// The number of kept lines is bounded. Nothing is kept from before the page is mounted.
+// The number of kept lines is bounded. They are there also from before somebody asks for the page.
 func TestDebugKeepsTheLatest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
@@ -250,7 +256,7 @@ func TestDebugKeepsTheLatest(t *testing.T) {
 		wantAbsent(t, m, newKind)
 		synctest.Wait()
 		h := m.DebugHandler()
-		wantPage(t, h, "/", `"log": {}`)
+		wantPage(t, h, "/", `"looked up what is not served"`, `"kind": "New"`)
 		for i := range 60 {
 			server.PutVersion("example.com", fakeVersion("v1", []string{"Foo", "Foo:cluster"}[i%2]))
 			readAll(t, m)

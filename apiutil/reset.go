@@ -6,11 +6,12 @@ import (
 	"context"
 	"net/http"
 	"reflect" //nolint:depguard // Only it can tell a nil pointer of a type that is not ours.
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/freshmapper/freshmapper/internal/engine"
 )
 
 // Reset makes the mapper read the server again: every lookup that begins after Reset has
@@ -19,12 +20,11 @@ import (
 // still served and the reset stays pending.
 func (m *DynamicRESTMapper) Reset() { m.ResetWithContext(context.Background()) }
 
-// ResetWithContext is Reset. It does not use the context, because it waits for nothing.
-func (m *DynamicRESTMapper) ResetWithContext(context.Context) { m.reloader.Reset() }
-
-// ResetGroup is Reset for one group; "" is the core group. The next lookup in the group
-// reads it live. Hits in other groups still cost no request.
-func (m *DynamicRESTMapper) ResetGroup(group string) { m.reloader.ResetGroup(group) }
+// ResetWithContext is Reset, for meta.ResettableRESTMapperWithContext of newer versions of
+// apimachinery. It ignores the context, because there is nothing to cancel: it sends no
+// request and waits for nobody. The lookups that read the server afterwards have contexts of
+// their own.
+func (m *DynamicRESTMapper) ResetWithContext(context.Context) { m.engine.Reloader.Reset() }
 
 // Refresh reads the server now: everything, or the given groups live; "" is the core
 // group. Every lookup after Refresh knows what it found. Without groups the error is nil
@@ -33,9 +33,9 @@ func (m *DynamicRESTMapper) ResetGroup(group string) { m.reloader.ResetGroup(gro
 // done or when ctx ends.
 func (m *DynamicRESTMapper) Refresh(ctx context.Context, groups ...string) error {
 	if len(groups) == 0 {
-		return m.reloader.Refresh(ctx)
+		return m.engine.Reloader.Refresh(ctx)
 	}
-	return m.reloader.RefreshGroups(ctx, groups)
+	return m.engine.Reloader.RefreshGroups(ctx, groups)
 }
 
 // ResetOnNoMatch resets the mappers if err, however wrapped or joined, means that
@@ -47,7 +47,7 @@ func (m *DynamicRESTMapper) Refresh(ctx context.Context, groups ...string) error
 // It ignores a nil err, nil mappers, and mappers that cannot be reset, such as that of
 // controller-runtime v0.25 and before.
 func ResetOnNoMatch(err error, mappers ...meta.RESTMapper) bool {
-	if !meta.IsNoMatchError(err) && !anyError(err, isUnservedResource) {
+	if !meta.IsNoMatchError(err) && !engine.AnyError(err, isUnservedResource) {
 		return false
 	}
 	reset := false
@@ -65,23 +65,6 @@ func ResetOnNoMatch(err error, mappers ...meta.RESTMapper) bool {
 		}
 	}
 	return reset
-}
-
-// anyError reports whether is returns true for any error in the tree of err. errors.As
-// would find only the first of a type.
-func anyError(err error, is func(error) bool) bool {
-	if err == nil || is(err) {
-		return err != nil
-	}
-	switch err := err.(type) { //nolint:errorlint // This is what walks the tree.
-	case interface{ Unwrap() error }:
-		return anyError(err.Unwrap(), is)
-	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(err.Unwrap(), func(err error) bool { return anyError(err, is) })
-	case interface{ Errors() []error }: // apimachinery's util/errors.Aggregate
-		return slices.ContainsFunc(err.Errors(), func(err error) bool { return anyError(err, is) })
-	}
-	return false
 }
 
 // isUnservedResource reports whether err is the answer for a path that the server does

@@ -8,19 +8,13 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync/atomic"
-	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/rest"
 
-	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/engine"
 	"github.com/freshmapper/freshmapper/internal/follow"
-	"github.com/freshmapper/freshmapper/internal/refresh"
-	"github.com/freshmapper/freshmapper/internal/reload"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -33,26 +27,7 @@ import (
 // All methods may be called from any goroutine at any time. The slices and mappings
 // that they return belong to the caller.
 type DynamicRESTMapper struct {
-	reloader *reload.Reloader
-	reports  queue                    // calls of log and metrics; nobody waits for them
-	logged   *snapshot.Snapshot       // what was logged last; only reports use it
-	options  DynamicRESTMapperOptions // defaults filled in
-	absent   *cache.LRUExpireCache    // lookups that found nothing, with an absence each; nil without a NegativeTTL
-	health   atomic.Pointer[health]   // stored by record alone
-
-	followed *follow.Followed // by clients and caches
-
-	watchers []*refresh.Watcher // none unless WatchAPIs
-	started  atomic.Bool        // Start was called
-
-	firstRead time.Time                         // when the first read ended; only reports use it
-	warned    bool                              // that nobody has called Start; likewise
-	recent    atomic.Pointer[map[string][]line] // of the log, by message; nil without a debug page; only reports replace it
-
-	rounds rounds            // of those who wait for kinds
-	hinted map[string]uint64 // the generation in which the log last had a hint, by error; only reports use it
-
-	member *member // nil unless a Fleet made it; set before anybody else has the mapper
+	engine *engine.Engine
 }
 
 var _ meta.ResettableRESTMapper = (*DynamicRESTMapper)(nil)
@@ -62,6 +37,22 @@ var _ meta.ResettableRESTMapper = (*DynamicRESTMapper)(nil)
 // and starts no goroutine.
 func NewDynamicRESTMapper(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
 	return DynamicRESTMapperProvider(DynamicRESTMapperOptions{})(cfg, httpClient)
+}
+
+// DynamicRESTMapperProvider returns a function that makes mappers with opts, each a
+// *DynamicRESTMapper. It has the type of MapperProvider in the options of controller-runtime's
+// manager and cluster, whose GetRESTMapper returns that mapper. Add it to the manager once, or
+// RefreshInterval and WatchAPIs have no effect:
+//
+//	err := mgr.Add(mgr.GetRESTMapper().(*apiutil.DynamicRESTMapper))
+func DynamicRESTMapperProvider(opts DynamicRESTMapperOptions) func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	return func(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
+		m, err := NewDynamicRESTMapperWithOptions(cfg, httpClient, opts)
+		if err != nil {
+			return nil, err // a nil m in a meta.RESTMapper would not be nil
+		}
+		return m, nil
+	}
 }
 
 // NewDynamicRESTMapperWithOptions is NewDynamicRESTMapper with options. It
@@ -79,40 +70,27 @@ func NewDynamicRESTMapperWithOptions(
 	if err != nil {
 		return nil, fmt.Errorf("no RESTMapper with these options: %w", err)
 	}
-	m := &DynamicRESTMapper{options: opts}
-	m.health.Store(&health{})
-	m.followed = &follow.Followed{Source: &source{m: m}, Count: m.countFollowed}
-	if opts.NegativeTTL > 0 {
-		m.absent = cache.NewLRUExpireCache(mostAbsences)
-	}
-	client, err := discovery.NewClient(cfg, httpClient, discovery.Options{
-		RequestTimeout:   opts.RequestTimeout,
-		MaxResponseBytes: opts.MaxResponseBytes,
-		Requested:        m.requested,
-	})
+	e, err := engine.New(cfg, httpClient, opts.forEngine())
 	if err != nil {
-		return nil, fmt.Errorf("no RESTMapper for this rest.Config: %w", err)
+		return nil, err
 	}
-	m.reloader = reload.New(client, reload.Options{MaxAge: opts.MaxAge, Report: m.record})
-	if opts.WatchAPIs {
-		watches, err := client.WatchClient(cfg, httpClient)
-		if err != nil {
-			return nil, fmt.Errorf("no watch of API changes for this rest.Config: %w", err)
-		}
-		m.watchers = refresh.NewWatchers(watches, func(write func(logr.Logger)) {
-			m.reports.Add(func() { write(m.logger()) })
-		}, m.reportWatching)
+	e.Followed = &follow.Followed{
+		Source:        &source{engine: e},
+		Count:         e.Reports.Followed,
+		ReportWaiting: e.Reports.WaitingKinds,
 	}
-	return m, nil
+	return &DynamicRESTMapper{engine: e}, nil
 }
 
-// noteUse is called by every lookup. It starts a refresh if one is due by MaxAge, and does not
-// wait for it.
-func (m *DynamicRESTMapper) noteUse() {
-	m.member.use()
-	if m.reloader.Due() {
-		m.reloader.RefreshIfDue()
-	}
+// lookupResource answers a lookup by resource that the snapshot does not answer. all is whether every
+// match counts, or only the best.
+func lookupResource[T any](
+	ctx context.Context, e *engine.Engine, resource schema.GroupVersionResource, all bool,
+	find func(*snapshot.Snapshot, schema.GroupVersionResource) (T, bool, error),
+) (T, error) {
+	q := snapshot.ResourceQuery(resource)
+	q.All = all
+	return engine.Lookup(ctx, e, q, func(s *snapshot.Snapshot) (T, bool, error) { return find(s, resource) })
 }
 
 // KindFor returns the one kind that a resource stands for. You may leave out group and
@@ -127,12 +105,12 @@ func (m *DynamicRESTMapper) KindFor(resource schema.GroupVersionResource) (schem
 
 // KindForWithContext is KindFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) KindForWithContext(ctx context.Context, resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	kind, current, err := m.reloader.Snapshot().KindFor(resource)
+	kind, current, err := m.engine.Reloader.Snapshot().KindFor(resource)
 	if current {
-		m.noteUse()
+		m.engine.NoteUse()
 		return kind, err
 	}
-	return recheckResource(ctx, m, resource, false, (*snapshot.Snapshot).KindFor)
+	return lookupResource(ctx, m.engine, resource, false, (*snapshot.Snapshot).KindFor)
 }
 
 // KindsFor returns every kind that a resource stands for, in the server's order.
@@ -143,12 +121,12 @@ func (m *DynamicRESTMapper) KindsFor(resource schema.GroupVersionResource) ([]sc
 
 // KindsForWithContext is KindsFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) KindsForWithContext(ctx context.Context, resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	kinds, current, err := m.reloader.Snapshot().KindsFor(resource)
+	kinds, current, err := m.engine.Reloader.Snapshot().KindsFor(resource)
 	if current {
-		m.noteUse()
+		m.engine.NoteUse()
 		return kinds, err
 	}
-	return recheckResource(ctx, m, resource, true, (*snapshot.Snapshot).KindsFor)
+	return lookupResource(ctx, m.engine, resource, true, (*snapshot.Snapshot).KindsFor)
 }
 
 // ResourceFor returns a resource with the group, the version and the plural name that
@@ -159,12 +137,12 @@ func (m *DynamicRESTMapper) ResourceFor(input schema.GroupVersionResource) (sche
 
 // ResourceForWithContext is ResourceFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) ResourceForWithContext(ctx context.Context, input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	resource, current, err := m.reloader.Snapshot().ResourceFor(input)
+	resource, current, err := m.engine.Reloader.Snapshot().ResourceFor(input)
 	if current {
-		m.noteUse()
+		m.engine.NoteUse()
 		return resource, err
 	}
-	return recheckResource(ctx, m, input, false, (*snapshot.Snapshot).ResourceFor)
+	return lookupResource(ctx, m.engine, input, false, (*snapshot.Snapshot).ResourceFor)
 }
 
 // ResourcesFor returns every resource that matches, in the server's order. It
@@ -175,12 +153,12 @@ func (m *DynamicRESTMapper) ResourcesFor(input schema.GroupVersionResource) ([]s
 
 // ResourcesForWithContext is ResourcesFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) ResourcesForWithContext(ctx context.Context, input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	resources, current, err := m.reloader.Snapshot().ResourcesFor(input)
+	resources, current, err := m.engine.Reloader.Snapshot().ResourcesFor(input)
 	if current {
-		m.noteUse()
+		m.engine.NoteUse()
 		return resources, err
 	}
-	return recheckResource(ctx, m, input, true, (*snapshot.Snapshot).ResourcesFor)
+	return lookupResource(ctx, m.engine, input, true, (*snapshot.Snapshot).ResourcesFor)
 }
 
 // RESTMapping returns the mapping of a kind in the first of the versions that serves it;
@@ -194,13 +172,13 @@ func (m *DynamicRESTMapper) RESTMapping(gk schema.GroupKind, versions ...string)
 
 // RESTMappingWithContext is RESTMapping. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) RESTMappingWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	mapping, current, err := m.reloader.Snapshot().RESTMapping(gk, versions)
+	mapping, current, err := m.engine.Reloader.Snapshot().RESTMapping(gk, versions)
 	if current {
-		m.noteUse()
+		m.engine.NoteUse()
 		return mapping, err
 	}
 	versions = slices.Clone(versions) // so that on a hit they may stay on the caller's stack
-	return recheck(ctx, m, snapshot.KindQuery(gk, versions), func(s *snapshot.Snapshot) (*meta.RESTMapping, bool, error) {
+	return engine.Lookup(ctx, m.engine, snapshot.KindQuery(gk, versions), func(s *snapshot.Snapshot) (*meta.RESTMapping, bool, error) {
 		return s.RESTMapping(gk, versions)
 	})
 }
@@ -214,15 +192,15 @@ func (m *DynamicRESTMapper) RESTMappings(gk schema.GroupKind, versions ...string
 
 // RESTMappingsWithContext is RESTMappings. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) RESTMappingsWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
-	mappings, current, err := m.reloader.Snapshot().RESTMappings(gk, versions)
+	mappings, current, err := m.engine.Reloader.Snapshot().RESTMappings(gk, versions)
 	if current {
-		m.noteUse()
+		m.engine.NoteUse()
 		return mappings, err
 	}
 	versions = slices.Clone(versions)
 	q := snapshot.KindQuery(gk, versions)
 	q.All = true
-	return recheck(ctx, m, q, func(s *snapshot.Snapshot) ([]*meta.RESTMapping, bool, error) {
+	return engine.Lookup(ctx, m.engine, q, func(s *snapshot.Snapshot) ([]*meta.RESTMapping, bool, error) {
 		return s.RESTMappings(gk, versions)
 	})
 }
@@ -236,13 +214,13 @@ func (m *DynamicRESTMapper) ResourceSingularizer(resource string) (string, error
 // ResourceSingularizerWithContext is ResourceSingularizer. It waits for a read of the
 // server until ctx ends.
 func (m *DynamicRESTMapper) ResourceSingularizerWithContext(ctx context.Context, resource string) (string, error) {
-	singular, current, err := m.reloader.Snapshot().ResourceSingularizer(resource)
+	singular, current, err := m.engine.Reloader.Snapshot().ResourceSingularizer(resource)
 	if current {
-		m.noteUse()
+		m.engine.NoteUse()
 		return singular, err
 	}
 	q := snapshot.ResourceQuery(schema.GroupVersionResource{Resource: resource})
-	singular, err = recheck(ctx, m, q, func(s *snapshot.Snapshot) (string, bool, error) { return s.ResourceSingularizer(resource) })
+	singular, err = engine.Lookup(ctx, m.engine, q, func(s *snapshot.Snapshot) (string, bool, error) { return s.ResourceSingularizer(resource) })
 	if err != nil {
 		return resource, err
 	}

@@ -23,18 +23,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/apiutil/served"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// What Served returns belongs to the caller, and its error says which version could not be read.
-func TestServed(t *testing.T) {
+// What List returns belongs to the caller, and its error says which version could not be read.
+func TestServedList(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		readAll(t, m)
 		server.SetFault(fakeapi.At("/apis/other.example.com/v1"), fakeapi.Status(503, 0))
 		_ = m.Refresh(t.Context(), otherKind.Group)
 		for range 2 {
-			all, err := m.Served(t.Context(), "Node", "foo")
+			all, err := served.List(t.Context(), m, "Node", "foo")
 			if len(all.Kinds) != 2 || all.Generation != m.Generation() || !slices.Contains(all.Kinds[0].Verbs, "watch") {
 				t.Fatalf("%+v; want Node, which can be watched, and Foo, of generation %d", all, m.Generation())
 			}
@@ -52,13 +53,12 @@ func TestNoMatchHint(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{})
 		page, handler := httptest.NewRecorder(), m.DebugHandler()
-		handler.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/", nil)) // which notes misses from now on
 		readAll(t, m)
 		err := fmt.Errorf("wrapped: %w", lookUp(m, schema.GroupVersionKind{Group: "example.com", Version: "v3", Kind: "Foo"}))
 		time.Sleep(time.Second)
 		handler.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/", nil))
 		const text, hint = `wrapped: no matches for kind "Foo" in version "example.com/v3"`, "Foo: example.com/v1"
-		if got := m.NoMatchHint(err); err.Error() != text || got != hint || m.NoMatchHint(errors.New("other")) != "" || !strings.Contains(page.Body.String(), hint) {
+		if got := served.Hint(m, err); err.Error() != text || got != hint || served.Hint(m, errors.New("other")) != "" || !strings.Contains(page.Body.String(), hint) {
 			t.Errorf("error %q, want %q; hint %q, want %q, here and on the debug page, and none for another error:\n%s", err, text, got, hint, page.Body)
 		}
 	})
@@ -66,7 +66,7 @@ func TestNoMatchHint(t *testing.T) {
 
 // A run that returns nil by itself is logged, also if the Logger is not an option, but in the context. A
 // panic reaches the caller.
-func TestRunWhileServedEndsByItself(t *testing.T) {
+func TestRunWhileEndsByItself(t *testing.T) {
 	want := 1
 	if strings.HasPrefix(reflect.TypeFor[apiutil.DynamicRESTMapper]().PkgPath(), "sigs.k8s.io/") {
 		want = 0 // in the fork a mapper without one logs to ctrl.Log
@@ -74,13 +74,13 @@ func TestRunWhileServedEndsByItself(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		log, logger := newTestLog()
 		m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{})
-		_ = m.RunWhileServed(logr.NewContext(context.Background(), logger), func(context.Context) error { return nil }, fooKind)
-		if lines := log.containing("RunWhileServed has ended"); len(lines) != want {
+		_ = served.RunWhile(logr.NewContext(context.Background(), logger), m, func(context.Context) error { return nil }, fooKind)
+		if lines := log.containing("RunWhile has ended"); len(lines) != want {
 			t.Errorf("logged %q, want %d lines", lines, want)
 		}
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := m.RunWhileServed(ended, func(context.Context) error { return errors.New("called") }, fooKind); err != nil {
+		if err := served.RunWhile(ended, m, func(context.Context) error { return errors.New("called") }, fooKind); err != nil {
 			t.Errorf("it returns %v, want nil and no call: its context has ended before", err)
 		}
 		defer func() {
@@ -88,17 +88,17 @@ func TestRunWhileServedEndsByItself(t *testing.T) {
 				t.Error("the panic did not reach the caller")
 			}
 		}()
-		_ = m.RunWhileServed(context.Background(), func(context.Context) error { panic("from run") }, fooKind)
+		_ = served.RunWhile(context.Background(), m, func(context.Context) error { panic("from run") }, fooKind)
 	})
 }
 
-// A controller is what RunWhileServed runs.
+// A controller is what RunWhile runs.
 type controller struct {
 	begun, ended atomic.Int32
 	lingers      atomic.Int64          // how long after it was cancelled
 	ends         atomic.Pointer[error] // with what, when it was cancelled
 	quits        chan error            // it ends by itself
-	returned     chan error            // what RunWhileServed has returned
+	returned     chan error            // what RunWhile has returned
 	cancel       context.CancelFunc
 }
 
@@ -114,7 +114,7 @@ func runController(t *testing.T, m *apiutil.DynamicRESTMapper, gvks []schema.Gro
 	c := &controller{quits: make(chan error, 1), returned: make(chan error, 1), cancel: cancel}
 	c.ends.Store(new(error))
 	go func() {
-		c.returned <- m.RunWhileServed(ctx, func(ctx context.Context) error {
+		c.returned <- served.RunWhile(ctx, m, func(ctx context.Context) error {
 			if c.begun.Add(1)-c.ended.Load() > 1 {
 				t.Error("it runs twice at once")
 			}

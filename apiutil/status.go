@@ -7,12 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/freshmapper/freshmapper/internal/refresh"
+	"github.com/freshmapper/freshmapper/internal/engine"
 )
 
 // DynamicRESTMapperStatus is what a mapper knows and how its reads of the server have
@@ -63,42 +62,37 @@ func errorText(err error) string {
 
 // Status returns the present status. It takes no lock and sends no request.
 func (m *DynamicRESTMapper) Status() DynamicRESTMapperStatus {
-	s, health := m.reloader.Snapshot(), m.health.Load()
+	s, health := m.engine.Reloader.Snapshot(), m.engine.Reports.Health()
 	return DynamicRESTMapperStatus{
 		Generation:          s.Generation(),
 		Groups:              len(s.Groups()),
 		Kinds:               s.Kinds(),
-		LastAttempt:         health.lastAttempt,
-		LastSuccess:         health.lastSuccess,
-		LastError:           cmp.Or(health.document.err, health.live.err),
-		ConsecutiveFailures: health.document.failures + health.live.failures,
-		UnhealthySince:      health.document.failingSince,
-		FailedGroupVersions: failedVersions(s),
-		Watching:            m.watching(),
+		LastAttempt:         health.LastAttempt,
+		LastSuccess:         health.LastSuccess,
+		LastError:           cmp.Or(health.Document.Err, health.Live.Err),
+		ConsecutiveFailures: health.Document.Failures + health.Live.Failures,
+		UnhealthySince:      health.Document.FailingSince,
+		FailedGroupVersions: engine.FailedVersions(s),
+		Watching:            m.engine.Watching(),
 	}
-}
-
-func (m *DynamicRESTMapper) watching() bool {
-	lost := func(w *refresh.Watcher) bool { return !w.Watching() }
-	return len(m.watchers) > 0 && !slices.ContainsFunc(m.watchers, lost)
 }
 
 // Healthz has the shape of controller-runtime's healthz.Checker. It fails when reads of
 // the server have failed for longer than UnhealthyAfter, until the next success. The
 // error has the time of the first failure and the reason. Healthz sends no request.
 func (m *DynamicRESTMapper) Healthz(*http.Request) error {
-	health := m.health.Load().document
+	failed := m.engine.Reports.Health().Document
 	// Count to the last failure, not to now: hits send no request, so a single failure
 	// that only hits follow would otherwise fail a liveness probe for good.
-	if health.err == nil || health.lastFailed.Sub(health.failingSince) <= m.options.UnhealthyAfter {
+	if failed.Err == nil || failed.LastFailed.Sub(failed.FailingSince) <= m.engine.Options.UnhealthyAfter {
 		return nil
 	}
 	return fmt.Errorf("API discovery has failed since %s, %d times in a row: %w",
-		health.failingSince.UTC().Format(time.RFC3339), health.failures, health.err)
+		failed.FailingSince.UTC().Format(time.RFC3339), failed.Failures, failed.Err)
 }
 
 // Generation returns a number that moves when the mapper learns of a change of the
-// served API, and only then: when a group, version or kind comes or goes, or a kind's
+// served API, and only then: when a group, version or kind is added or removed, or a kind's
 // scope, names, verbs or preferred version changes. It takes no lock and sends no
 // request.
-func (m *DynamicRESTMapper) Generation() uint64 { return m.reloader.Snapshot().Generation() }
+func (m *DynamicRESTMapper) Generation() uint64 { return m.engine.Reloader.Snapshot().Generation() }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/apiutil/served"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
@@ -37,12 +38,7 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 	case "ask":
 		return s.askAll(kindOf(args[0])), nil
 	case "reset":
-		if len(args) == 0 {
-			s.mapper.Reset()
-		}
-		for _, group := range args {
-			s.mapper.ResetGroup(group)
-		}
+		s.mapper.Reset()
 	case "miss":
 		for _, err := range []error{miss(s.mapper, "nowhere.example.com"), miss(s.mapper, otherKind.Group), missByResource(s.mapper, "")} {
 			if !meta.IsNoMatchError(err) {
@@ -64,7 +60,7 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 		s.stop()
 		s.stop = nil
 	case "hint":
-		return cmp.Or(s.mapper.NoMatchHint(s.err), "none"), nil
+		return cmp.Or(served.Hint(s.mapper, s.err), "none"), nil
 	case "reset-on-no-match":
 		return map[bool]string{true: "reset", false: "not reset"}[apiutil.ResetOnNoMatch(s.err, s.mapper)], nil
 	case "health", "generation", "groups", "status", "failures", "metrics", "watching", "tried", "log":
@@ -111,7 +107,7 @@ func (s *storyStage) call(name string, args []string) func(ctx context.Context) 
 		}
 	case "is-served":
 		return func(ctx context.Context) (string, error) {
-			is, err := s.mapper.IsServed(ctx, kindOf(args[0]))
+			is, err := served.Is(ctx, s.mapper, kindOf(args[0]))
 			if err != nil && !is && !meta.IsNoMatchError(err) {
 				return "failed", err
 			}
@@ -119,7 +115,7 @@ func (s *storyStage) call(name string, args []string) func(ctx context.Context) 
 		}
 	case "served":
 		return func(ctx context.Context) (string, error) {
-			all, err := s.mapper.Served(ctx, args...)
+			all, err := served.List(ctx, s.mapper, args...)
 			told := cmp.Or(textOfAll(all.Kinds, func(k apiutil.ServedKind) string { return mappingText(&k.Mapping) }), "none")
 			if err != nil {
 				told += "; failed"
@@ -334,7 +330,7 @@ func (s *storyStage) background(command string, args []string) (told string, err
 		})
 	case "wait":
 		s.begun[name] = beginCalls(1, func(ctx context.Context) string {
-			return strings.ReplaceAll(answered("fine", s.mapper.WaitForKinds(ctx, kindsOf(args[1:])...)), "\n", "; ")
+			return strings.ReplaceAll(answered("fine", served.Wait(ctx, s.mapper, kindsOf(args[1:])...)), "\n", "; ")
 		})
 	case "ended", "waits":
 		return s.begun[name].ended(), nil
@@ -373,7 +369,6 @@ func (s *storyStage) background(command string, args []string) (told string, err
 	case "busy":
 		d, err := time.ParseDuration(args[1])
 		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
-			s.mapper.ResetGroup(name)
 			_ = miss(s.mapper, name, "v1")
 		}
 		return "", err

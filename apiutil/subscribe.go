@@ -4,12 +4,11 @@ package apiutil
 
 import (
 	"context"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/engine"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -25,16 +24,22 @@ const (
 	APIChanged APIChangeType = "Changed"
 )
 
-// APIChange is what happened to one kind in one version of one group.
-type APIChange struct {
-	Type    APIChangeType
-	Mapping meta.RESTMapping // as it is now; of a removed kind, as it was last
+// ServedKind is one kind in one version of one group.
+type ServedKind struct {
+	Mapping meta.RESTMapping
 
-	// Verbs are what clients can do with the kind's resource, as it is now or was last:
-	// those of create, delete, deletecollection, get, list, patch, proxy, update and watch
-	// that the server names, in this order. A CustomResourceDefinition that is being
-	// deleted has no create, patch and update any more.
+	// Verbs are what clients can do with the kind's resource: those of create, delete,
+	// deletecollection, get, list, patch, proxy, update and watch that the server names, in
+	// this order. A CustomResourceDefinition that is being deleted has no create, patch and
+	// update any more.
 	Verbs []string
+}
+
+// APIChange is what happened to a kind. The ServedKind is as it is now; of a removed kind, as it
+// was last.
+type APIChange struct {
+	Type APIChangeType
+	ServedKind
 }
 
 // Subscribe returns a channel of the changes of the served API, as the mapper learns of
@@ -52,7 +57,7 @@ func (m *DynamicRESTMapper) Subscribe(ctx context.Context) <-chan []APIChange {
 	changes := make(chan []APIChange)
 	go func() {
 		defer close(changes)
-		defer m.reloader.KeepAll()()
+		defer m.engine.Reloader.KeepAll()()
 		m.readAll(ctx)
 		m.deliver(ctx, changes)
 	}()
@@ -62,8 +67,8 @@ func (m *DynamicRESTMapper) Subscribe(ctx context.Context) <-chan []APIChange {
 // readAll reads everything, and tries again until that succeeds or ctx ends. A server
 // without the aggregated document may list its versions and answer for none of them.
 func (m *DynamicRESTMapper) readAll(ctx context.Context) {
-	backoff := pollBackoff()
-	for ctx.Err() == nil && (m.reloader.Refresh(ctx) != nil || m.reloader.Snapshot().Kinds() == 0) {
+	backoff := engine.PollBackoff()
+	for ctx.Err() == nil && (m.engine.Reloader.Refresh(ctx) != nil || m.engine.Reloader.Snapshot().Kinds() == 0) {
 		discovery.Sleep(ctx, backoff.Step())
 	}
 }
@@ -74,8 +79,8 @@ func (m *DynamicRESTMapper) deliver(ctx context.Context, changes chan<- []APICha
 	delivered, seen := &snapshot.Snapshot{}, &snapshot.Snapshot{}
 	var batch []APIChange
 	for ctx.Err() == nil {
-		changed := m.reloader.Changed()
-		now := m.reloader.Snapshot()
+		changed := m.engine.Reloader.Changed()
+		now := m.engine.Reloader.Snapshot()
 		if len(snapshot.Diff(seen, now)) > 0 {
 			batch = changesBetween(delivered, now)
 		}
@@ -95,15 +100,7 @@ func (m *DynamicRESTMapper) deliver(ctx context.Context, changes chan<- []APICha
 
 func changesBetween(from, to *snapshot.Snapshot) (batch []APIChange) {
 	for _, c := range snapshot.Diff(from, to) {
-		batch = append(batch, APIChange{Type: APIChangeType(c.Type), Mapping: c.Mapping, Verbs: c.Verbs.Names()})
+		batch = append(batch, APIChange{APIChangeType(c.Type), ServedKind{c.Mapping, c.Verbs.Names()}})
 	}
 	return batch
 }
-
-// pollBackoff returns the pauses after which the mapper asks the server by itself if
-// nothing else does.
-func pollBackoff() wait.Backoff {
-	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 30, Cap: mostPoll}
-}
-
-const mostPoll = 30 * time.Second

@@ -16,66 +16,61 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// handler is a handler of a program, and its registration. It is told by what it knows: an object that it
-// knows is updated or deleted, and one that it does not know is added. So its account is exact, whichever
-// instance an event comes from, and whatever that has still to tell.
+// handler is an event handler of a program, and its registration. It keeps account of the objects that the program's
+// handler was given: an object in the account is updated or deleted, and one that is not there is added. So the account is
+// exact, whichever instance an event comes from, and whatever that instance has not delivered yet.
 type handler struct {
 	toolscache.ResourceEventHandlerRegistration // the first, for methods that we do not know
 
 	i        *informer
-	to       toolscache.ResourceEventHandler
+	receiver toolscache.ResourceEventHandler // the program's
 	register func(cache.Informer, toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error)
 
-	waiting  atomic.Bool                // a move has still to settle it
-	settling sync.Mutex                 // held by settle
-	at       atomic.Pointer[registered] // written with settling held
-	removed  atomic.Bool
-	ofClient atomic.Bool   // a client of controller-runtime's reads its own writes by it
-	leaving  atomic.Bool   // that client is not used any more: after the next switch the handler goes
-	shutdown chan struct{} // closed when the handler was removed and its last call has ended
-	synced   atomic.Bool   // it was told the whole first list
+	attachment    atomic.Pointer[attachment] // where it is registered; attach writes it
+	attachPending atomic.Bool                // a goroutine is about to attach it
+	synced        atomic.Bool                // it was given the whole first list. It stays so
+	removed       atomic.Bool                // RemoveEventHandler was called. It stays so
+	ofClient      atomic.Bool                // a client of controller-runtime's reads its own writes by it
+	leaving       atomic.Bool                // that client is not used any more: after the next switch the handler is removed
+	shutdown      chan struct{}              // closed when it was removed and its last call has ended
 
-	mu    sync.Mutex                   // held during each call: there is one at a time. It guards the rest
-	of    *instance                    // whose events count
-	knows map[types.NamespacedName]any // each object as the handler was told it last
+	// calls is held during each call of the program's handler, so there is one at a time, and by attach, so that deletions
+	// come before the events of the next instance. It guards what follows.
+	calls sync.Mutex
+	known *account
 }
 
-// registered is where a handler is registered.
-type registered struct {
+// attachment is where a handler is registered.
+type attachment struct {
 	toolscache.ResourceEventHandlerRegistration
-	up cache.Informer
-	in *instance
+	upstream cache.Informer
+	in       *instance
 }
 
-// settle registers the handler with the present instance, unless it is. Then it tells what is gone, and
-// after that the instance tells all that is there.
-func (h *handler) settle() error {
-	h.settling.Lock()
-	defer h.settling.Unlock()
-	h.waiting.Store(false)
+// attach registers the handler with the current instance, unless it is. Then it delivers deletions of what that does not
+// have, and after that the instance delivers all that it has.
+func (h *handler) attach() error {
+	h.calls.Lock()
+	defer h.calls.Unlock()
+	h.attachPending.Store(false)
 	for !h.removed.Load() {
-		before, next := h.at.Load(), h.i.present()
+		before, next := h.attachment.Load(), h.i.present()
 		if before != nil && before.in == next.in {
 			return nil
 		}
-		t := &told{handler: h, by: next.in, first: !h.HasSynced(), ready: make(chan struct{})}
-		h.mu.Lock()
-		h.of = next.in
-		h.mu.Unlock()
+		d := &delivery{handler: h, from: next.in, initial: !h.HasSynced()}
 		var err error
-		if next.ResourceEventHandlerRegistration, err = h.register(next.up, t); err != nil {
-			close(t.ready)
+		if next.ResourceEventHandlerRegistration, err = h.register(next.upstream, d); err != nil {
 			if next.in.is(retired) && h.i.present().in != next.in {
 				continue
 			}
 			return err
 		}
 		next.in.delivers(h, next.HasSynced)
-		h.at.Store(&next)
-		t.tellGone()
-		close(t.ready)
+		h.attachment.Store(&next)
+		d.deliverDeletions()
 		if before != nil && h.ofClient.Load() {
-			t.tellResourceVersion()
+			d.deliverResourceVersion()
 		}
 		if before != nil && h.leaving.Load() {
 			return h.i.RemoveEventHandler(h)
@@ -84,18 +79,18 @@ func (h *handler) settle() error {
 	return h.remove() // if that was before the registration
 }
 
-// remove makes sure that the handler is told nothing more. It waits for no call that has begun: ShutdownChan does.
+// remove makes sure that nothing more is delivered. It waits for no call that has begun: ShutdownChan does.
 func (h *handler) remove() error {
 	if !h.removed.Swap(true) {
 		go func() {
-			h.mu.Lock() // held during each call
-			defer h.mu.Unlock()
+			h.calls.Lock()
+			defer h.calls.Unlock()
 			close(h.shutdown)
 		}()
 	}
-	if at := h.at.Load(); at != nil {
+	if at := h.attachment.Load(); at != nil {
 		at.in.delivers(h, nil)
-		return at.up.RemoveEventHandler(at.ResourceEventHandlerRegistration)
+		return at.upstream.RemoveEventHandler(at.ResourceEventHandlerRegistration)
 	}
 	return nil
 }
@@ -104,9 +99,9 @@ func (h *handler) remove() error {
 // ShutDownEventHandler waits for it.
 func (h *handler) ShutdownChan() <-chan struct{} { return h.shutdown }
 
-// HasSynced reports whether the handler was told the whole first list. It stays so.
+// HasSynced reports whether the handler was given the whole first list. It stays so.
 func (h *handler) HasSynced() bool {
-	if at := h.at.Load(); !h.synced.Load() && at != nil && at.HasSynced() {
+	if at := h.attachment.Load(); !h.synced.Load() && at != nil && at.HasSynced() {
 		h.synced.Store(true)
 	}
 	return h.synced.Load()
@@ -122,130 +117,125 @@ func identityOf(obj any) (types.NamespacedName, types.UID) {
 	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}, object.GetUID()
 }
 
-// told passes on the events of a instance while they count.
-type told struct {
-	*handler
-	by    *instance
-	first bool          // its first list is that of the handler
-	ready chan struct{} // closed when what is gone was told
+// uidOf returns the UID of an object.
+func uidOf(obj any) types.UID {
+	_, uid := identityOf(obj)
+	return uid
 }
 
-// tellGone tells of all objects that the handler knows and the instance does not have.
-func (t *told) tellGone() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.knows) == 0 {
+// delivery passes on the events of an instance, as long as the handler is attached to that.
+type delivery struct {
+	*handler
+	from    *instance
+	initial bool // its first list is the handler's first
+}
+
+// deliverDeletions delivers deletions of all objects in the account that the instance does not have. attach calls it.
+func (d *delivery) deliverDeletions() {
+	given := d.known.all()
+	if len(given) == 0 {
 		return
 	}
 	there := map[types.NamespacedName]types.UID{}
-	for _, lw := range t.by.listWatchesOf(t.i.of) {
+	for _, lw := range d.from.listWatchesOf(d.i.of) {
 		for _, obj := range lw.informer.GetStore().List() {
 			name, uid := identityOf(obj)
 			there[name] = uid
 		}
 	}
-	for name, obj := range t.knows {
-		if t.by.is(retired) || t.by.ctx.Err() != nil || t.removed.Load() {
+	for _, obj := range given {
+		name, uid := identityOf(obj)
+		if d.from.is(retired) || d.from.ctx.Err() != nil || d.removed.Load() {
 			return // its store may be empty by now
 		}
-		if now, ok := there[name]; !ok || now != uidOf(obj) {
-			t.forget(name, obj)
+		if now, ok := there[name]; !ok || now != uid {
+			d.deliverDeletion(name, obj)
 		}
 	}
 }
 
-// tellResourceVersion tells a client that reads its own writes how new the content of the instance is. Such a client waits
-// until its handler was given an object with the resource version of the write. The object may be gone with its path, and
-// the instance may have none that is newer. So the handler is given a deletion, of nothing, at the resource version of the
-// list, which began after the writes at the old path.
-func (t *told) tellResourceVersion() {
-	versions := map[string]bool{}
-	for _, lw := range t.by.listWatchesOf(t.i.of) {
-		versions[lw.informer.LastSyncResourceVersion()] = true
-	}
-	lowest, found := int64(math.MaxInt64), false
-	for version := range versions {
-		if number, err := strconv.ParseInt(version, 10, 64); err == nil {
-			lowest, found = min(lowest, number), true
+// deliverResourceVersion tells a client that reads its own writes how new the content of the instance is. Such a client
+// waits until its handler was given an object with the resource version of the write. The object may be gone with its path,
+// and the instance may have none that is newer. So the handler is given a deletion, of nothing, at the resource version of
+// the list, which began after the writes at the old path. attach calls it.
+func (d *delivery) deliverResourceVersion() {
+	lowest := int64(math.MaxInt64)
+	for _, lw := range d.from.listWatchesOf(d.i.of) {
+		version, err := strconv.ParseInt(lw.informer.LastSyncResourceVersion(), 10, 64)
+		if err != nil { // nothing was listed: the kind is absent
+			return
 		}
+		lowest = min(lowest, version)
 	}
-	if !found { // nothing was listed: the kind is absent
-		return
-	}
-	nothing := t.i.k.object(t.i.of)
+	nothing := d.i.k.object(d.i.of)
 	nothing.SetResourceVersion(strconv.FormatInt(lowest, 10))
-	t.tell(func() { t.to.OnDelete(nothing) })
+	d.receiver.OnDelete(nothing)
 }
 
-// tell calls call with mu held, if events of the instance count.
-func (t *told) tell(call func()) {
-	<-t.ready
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.of == t.by && !t.removed.Load() {
+// deliver calls call, unless the handler is attached to another instance or was removed.
+func (d *delivery) deliver(call func()) {
+	d.calls.Lock()
+	defer d.calls.Unlock()
+	if at := d.attachment.Load(); at != nil && at.in == d.from && !d.removed.Load() {
 		call()
 	}
 }
 
-func (t *told) OnAdd(obj any, initial bool) {
-	t.tell(func() {
-		if !initial || t.first || t.has(obj) {
-			t.learn(obj, initial && t.first)
+func (d *delivery) OnAdd(obj any, initial bool) {
+	d.deliver(func() {
+		if !initial || d.initial || d.has(obj) {
+			d.deliverObject(obj, initial && d.initial)
 		}
 	})
 }
 
-// has reports whether the instance has an object now. What it tells first may be gone since, and told to be gone.
-func (t *told) has(obj any) bool {
+// has reports whether the instance has an object now. What it delivers first may be gone since, and its deletion delivered.
+func (d *delivery) has(obj any) bool {
 	name, uid := identityOf(obj)
-	return slices.ContainsFunc(t.by.listWatchesOf(t.i.of), func(lw *validatingListWatch) bool {
+	return slices.ContainsFunc(d.from.listWatchesOf(d.i.of), func(lw *validatingListWatch) bool {
 		now, ok, _ := lw.informer.GetStore().GetByKey(toolscache.NewObjectName(name.Namespace, name.Name).String())
 		return ok && uidOf(now) == uid
 	})
 }
 
-func (t *told) OnUpdate(_, obj any) {
-	t.tell(func() { t.learn(obj, false) })
+func (d *delivery) OnUpdate(_, obj any) {
+	d.deliver(func() { d.deliverObject(obj, false) })
 }
 
-func (t *told) OnDelete(obj any) {
-	t.tell(func() {
-		gone := obj
+func (d *delivery) OnDelete(obj any) {
+	d.deliver(func() {
+		deleted := obj
 		if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-			gone = unknown.Obj
+			deleted = unknown.Obj
 		}
-		name, uid := identityOf(gone)
-		if was, known := t.knows[name]; known && uidOf(was) == uid {
-			delete(t.knows, name)
-			t.to.OnDelete(obj)
+		name, uid := identityOf(deleted)
+		if was, known := d.known.get(name); known && uidOf(was) == uid {
+			d.known.remove(name)
+			d.receiver.OnDelete(obj)
 		}
 	})
 }
 
-// learn tells of an object that is there. The caller holds mu, as that of forget does.
-func (h *handler) learn(obj any, initial bool) {
+// deliverObject delivers an object that is there: as an update if it is in the account, and else as an add. The caller
+// holds calls, as that of deliverDeletion does.
+func (h *handler) deliverObject(obj any, initial bool) {
 	name, uid := identityOf(obj)
-	was, known := h.knows[name]
-	switch {
-	case known && uidOf(was) == uid:
-		h.knows[name] = obj
-		h.to.OnUpdate(was, obj)
+	was, known := h.known.get(name)
+	if known && uidOf(was) == uid {
+		h.known.put(name, obj)
+		h.receiver.OnUpdate(was, obj)
 		return
-	case known:
-		h.forget(name, was)
 	}
-	h.knows[name] = obj
-	h.to.OnAdd(obj, initial)
+	if known { // another object of that name
+		h.deliverDeletion(name, was)
+	}
+	h.known.put(name, obj)
+	h.receiver.OnAdd(obj, initial)
 }
 
-// forget tells that an object is gone. Nobody has seen how it went.
-func (h *handler) forget(name types.NamespacedName, obj any) {
-	delete(h.knows, name)
+// deliverDeletion delivers the deletion of an object, of which nobody has seen the last state.
+func (h *handler) deliverDeletion(name types.NamespacedName, obj any) {
+	h.known.remove(name)
 	key, _ := toolscache.MetaNamespaceKeyFunc(obj)
-	h.to.OnDelete(toolscache.DeletedFinalStateUnknown{Key: key, Obj: obj})
-}
-
-func uidOf(obj any) types.UID {
-	_, uid := identityOf(obj)
-	return uid
+	h.receiver.OnDelete(toolscache.DeletedFinalStateUnknown{Key: key, Obj: obj})
 }

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -22,12 +21,12 @@ type informer struct {
 	of             representation
 	removed        bool           // RemoveInformer was called
 	public         cache.Informer // this, or a sharedInformer with it
-	at             registered     // without a registration: the present instance, and its informer
+	at             attachment     // without a registration: the current instance, and its informer
 	handlers       []*handler
 }
 
 func newInformer(k *kind, of representation, up cache.Informer, in *instance) *informer {
-	i := &informer{Informer: up, k: k, of: of, at: registered{up: up, in: in}}
+	i := &informer{Informer: up, k: k, of: of, at: attachment{upstream: up, in: in}}
 	i.public = i
 	if shared, ok := up.(toolscache.SharedIndexInformer); ok {
 		i.public = &sharedInformer{i, deeper{deepest{shared}}}
@@ -35,7 +34,7 @@ func newInformer(k *kind, of representation, up cache.Informer, in *instance) *i
 	return i
 }
 
-func (i *informer) present() registered {
+func (i *informer) present() attachment {
 	i.k.mu.Lock()
 	defer i.k.mu.Unlock()
 	return i.at
@@ -48,13 +47,13 @@ func (i *informer) switchTo(ctx context.Context, next *instance) {
 	if err != nil {
 		return
 	}
-	i.at = registered{up: up, in: next}
+	i.at = attachment{upstream: up, in: next}
 	for _, h := range i.handlers {
-		if h.waiting.Swap(true) {
+		if h.attachPending.Swap(true) {
 			continue
 		}
 		go func() {
-			if err := h.settle(); err != nil {
+			if err := h.attach(); err != nil {
 				log.Log.WithName("fresh").Error(err, "A handler does not follow its kind", "kind", i.k.gvk.String())
 			}
 		}()
@@ -63,17 +62,17 @@ func (i *informer) switchTo(ctx context.Context, next *instance) {
 
 // add adds a handler, which stays when the kind moves. register is one of upstream's methods.
 func (i *informer) add(
-	to toolscache.ResourceEventHandler, register func(cache.Informer, toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error),
+	receiver toolscache.ResourceEventHandler, register func(cache.Informer, toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error),
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	h := &handler{i: i, to: to, register: register, shutdown: make(chan struct{}), knows: map[types.NamespacedName]any{}}
+	h := &handler{i: i, receiver: receiver, register: register, shutdown: make(chan struct{}), known: newAccount()}
 	i.k.mu.Lock()
 	i.handlers = append(i.handlers, h)
 	i.k.mu.Unlock()
-	if err := h.settle(); err != nil {
+	if err := h.attach(); err != nil {
 		i.forget(h)
 		return nil, err
 	}
-	h.ResourceEventHandlerRegistration = h.at.Load().ResourceEventHandlerRegistration
+	h.ResourceEventHandlerRegistration = h.attachment.Load().ResourceEventHandlerRegistration
 	return h, nil
 }
 
@@ -131,8 +130,8 @@ func (i *informer) isRemoved() bool {
 	return i.removed
 }
 
-func (i *informer) HasSynced() bool { return i.present().up.HasSynced() }
-func (i *informer) IsStopped() bool { return i.present().up.IsStopped() }
+func (i *informer) HasSynced() bool { return i.present().upstream.HasSynced() }
+func (i *informer) IsStopped() bool { return i.present().upstream.IsStopped() }
 
 // sharedInformer is an informer that is a SharedIndexInformer, as upstream's is for one namespace or all.
 type sharedInformer struct {
@@ -148,7 +147,7 @@ type (
 
 // present is the informer of the present instance, or the first if that has several.
 func (s *sharedInformer) present() toolscache.SharedIndexInformer {
-	if now, ok := s.informer.present().up.(toolscache.SharedIndexInformer); ok {
+	if now, ok := s.informer.present().upstream.(toolscache.SharedIndexInformer); ok {
 		return now
 	}
 	return s.SharedIndexInformer

@@ -210,6 +210,38 @@ func TestByObjectOfAllNamespaces(t *testing.T) {
 	})
 }
 
+// After a kind has switched, one of several API servers may still be behind, and answer the document and the list. A third
+// proof is asked for then, a live read of the version, and the cache does not switch back.
+func TestReplicaThatIsBehind(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		ahead, behind, h := newMovingServer(t, inNamespaces), newMovingServer(t, inNamespaces), &tally{}
+		var lags atomic.Bool
+		transport := fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
+			if lags.Load() && req.URL.Path != "/api/v1" {
+				return behind.Server
+			}
+			return ahead.Server
+		})
+		ahead.SetForms(fakeapi.Aggregated())
+		behind.SetForms(fakeapi.Aggregated())
+		m, err := apiutil.NewDynamicRESTMapperWithOptions(ahead.Config(), &http.Client{Transport: transport}, apiutil.DynamicRESTMapperOptions{})
+		must(t, err)
+		c, _ := ahead.caching(t, cache.Options{Mapper: m, HTTPClient: &http.Client{Transport: transport}})
+		handle(t, c, "typed", h)
+		h.expect(t, "at first", keysOf[inNamespaces])
+		ahead.change(func() { ahead.plural = "gizmos" })
+		must(t, m.Refresh(t.Context()))
+		time.Sleep(5 * time.Second)
+		behind.change(func() { behind.names = []string{"old"} })
+		lags.Store(true)
+		must(t, m.Refresh(t.Context()))
+		time.Sleep(5 * time.Second)
+		if keys := h.keys(); keys != keysOf[inNamespaces] {
+			t.Errorf("the handler has %q, which a replica that is behind has listed", keys)
+		}
+	})
+}
+
 // Selectors, transforms and informers of the program's own stay. The store of what has moved is emptied.
 func TestOptionsOfTheCache(t *testing.T) {
 	virtual(t, func(t *testing.T) {

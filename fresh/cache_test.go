@@ -343,7 +343,6 @@ func TestFollowersAskNothing(t *testing.T) {
 		eventually(t, "the object", func() bool { return has(c, "ns") })
 		_, _ = s.take()
 		m.Reset()
-		m.ResetGroup("")
 		time.Sleep(time.Hour)
 		if sent, reads := s.take(); len(sent)+reads > 0 {
 			t.Errorf("%d reads of the served API in an hour, sent %q, want nothing", reads, sent)

@@ -53,7 +53,7 @@
 //	cache_state.go      its states
 //	cache_listwatch.go  how it lists and watches, and which answers contradict its mapping
 //	cache_informer.go   informers, which stay when the instance is replaced
-//	cache_handler.go    handlers, each with an account of what it was given
+//	cache_handler.go    handlers, each with an account of what it was given (cache_account.go)
 //	client*.go          the client
 //	manager.go          the manager and the cluster
 package fresh

@@ -5,6 +5,7 @@ package fresh
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,28 +50,45 @@ func NewManager(config *rest.Config, options manager.Options) (manager.Manager, 
 		return nil, err
 	}
 	logWhatDoesNotFollow(mgr)
-	named := rest.CopyConfig(config)
-	named.UserAgent = cmp.Or(named.UserAgent, rest.DefaultKubernetesUserAgent())
-	reader, err := NewClient(named, client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	reader, err := newAPIReader(config, mgr)
 	if err != nil {
 		return nil, err
 	}
 	return &followingManager{mgr, reader}, nil
 }
 
-// Cluster makes the mapper, the client and the cache of a cluster stay fresh, where the options leave
-// them out: cluster.New(config, fresh.Cluster). The cluster's API reader is upstream's: it does not
-// follow a kind that moves. Use NewClient where that matters.
-func Cluster(options *cluster.Options) {
-	if options.MapperProvider == nil {
-		options.MapperProvider = apiutil.NewDynamicRESTMapper
+// NewCluster is cluster.New for a cluster whose mapper, client, cache and API reader stay fresh. It fills in
+// MapperProvider, NewClient and NewCache of the options where they are nil, and changes nothing else. The cluster's
+// GetRESTMapper returns the mapper itself, a *apiutil.DynamicRESTMapper unless MapperProvider makes another.
+func NewCluster(config *rest.Config, opts ...cluster.Option) (cluster.Cluster, error) {
+	withDefaults := func(options *cluster.Options) {
+		if options.MapperProvider == nil {
+			options.MapperProvider = apiutil.NewDynamicRESTMapper
+		}
+		if options.NewClient == nil {
+			options.NewClient = NewClient
+		}
+		if options.NewCache == nil {
+			options.NewCache = NewCache
+		}
 	}
-	if options.NewClient == nil {
-		options.NewClient = NewClient
+	made, err := cluster.New(config, append(slices.Clone(opts), withDefaults)...) // last: it fills in what is left out
+	if err != nil {
+		return nil, err
 	}
-	if options.NewCache == nil {
-		options.NewCache = NewCache
+	reader, err := newAPIReader(config, made)
+	if err != nil {
+		return nil, err
 	}
+	return &followingCluster{made, reader}, nil
+}
+
+// newAPIReader makes an API reader that follows. Upstream's cluster makes its own by client.New, whatever NewClient
+// is.
+func newAPIReader(config *rest.Config, of cluster.Cluster) (client.Reader, error) {
+	named := rest.CopyConfig(config)
+	named.UserAgent = cmp.Or(named.UserAgent, rest.DefaultKubernetesUserAgent())
+	return NewClient(named, client.Options{HTTPClient: of.GetHTTPClient(), Scheme: of.GetScheme(), Mapper: of.GetRESTMapper()})
 }
 
 // logWhatDoesNotFollow writes one line if parts of a manager are not ours.
@@ -91,11 +109,18 @@ func logWhatDoesNotFollow(mgr manager.Manager) {
 	}
 }
 
-// followingManager has an API reader that follows. Upstream's cluster makes its own by client.New,
-// whatever NewClient is.
+// followingManager has an API reader that follows.
 type followingManager struct {
 	manager.Manager
 	reader client.Reader
 }
 
 func (m *followingManager) GetAPIReader() client.Reader { return m.reader }
+
+// followingCluster has an API reader that follows.
+type followingCluster struct {
+	cluster.Cluster
+	reader client.Reader
+}
+
+func (c *followingCluster) GetAPIReader() client.Reader { return c.reader }

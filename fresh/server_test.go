@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/apiutil/fleet"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
@@ -40,7 +41,7 @@ const inNamespaces, ofCluster = "Namespaced", "Cluster"
 // namespaces, there are none.
 type movingServer struct {
 	*fakeapi.Server
-	fleet  *apiutil.Fleet
+	fleet  *fleet.Fleet
 	scope  string // of ConfigMaps; "": they are not served
 	plural string
 	kind   string   // that has the plural
@@ -50,7 +51,7 @@ type movingServer struct {
 
 func newMovingServer(t testing.TB, scope string) *movingServer {
 	s := &movingServer{
-		Server: fakeapi.New(), fleet: apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{}),
+		Server: fakeapi.New(), fleet: fleet.New(apiutil.DynamicRESTMapperOptions{}),
 		scope: scope, plural: "configmaps", kind: configMap.Kind, uid: "1", names: []string{"n"},
 	}
 	s.SetForms(fakeapi.Forms{NoWatchList: strings.Contains(t.Name(), listMode)})

@@ -26,6 +26,7 @@ import (
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/fresh"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
 // What the tests are about. A controller-runtime tree with this mapper inside has other names for it.
@@ -64,7 +65,7 @@ func TestWithoutAMapper(t *testing.T) {
 	})
 }
 
-// Managers and clusters make parts that follow, the manager's API reader too, and take those that the program makes.
+// Managers and clusters make parts that follow, the API reader too, and take those that the program makes.
 func TestManagersAndClusters(t *testing.T) {
 	s := newMovingServer(t, inNamespaces)
 	for name, make := range map[string]func(cluster.Options) (cluster.Cluster, error){
@@ -72,7 +73,7 @@ func TestManagersAndClusters(t *testing.T) {
 			return fresh.NewManager(s.Config(), ctrl.Options{MapperProvider: o.MapperProvider, NewClient: o.NewClient, NewCache: o.NewCache, Metrics: server.Options{BindAddress: "0"}})
 		},
 		"cluster": func(o cluster.Options) (cluster.Cluster, error) {
-			return cluster.New(s.Config(), func(made *cluster.Options) { *made = o }, fresh.Cluster)
+			return fresh.NewCluster(s.Config(), func(made *cluster.Options) { *made = o })
 		},
 	} {
 		s.change(func() { s.scope = inNamespaces })
@@ -91,8 +92,8 @@ func TestManagersAndClusters(t *testing.T) {
 		s.move(t, mapper, ofCluster)
 		must(t, write(made.GetClient(), "", "n"))
 		eventually(t, name+": the cache follows", func() bool { return has(made.GetClient(), "") })
-		if name == "manager" && !has(made.GetAPIReader(), "") {
-			t.Error("the API reader of a manager does not follow")
+		if !has(made.GetAPIReader(), "") {
+			t.Errorf("%s: the API reader does not follow", name)
 		}
 		own, err := make(cluster.Options{
 			MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return honest{mapper}, nil },
@@ -106,10 +107,11 @@ func TestManagersAndClusters(t *testing.T) {
 		}
 	}
 	_, withoutConfig := fresh.NewManager(nil, ctrl.Options{})
+	_, noCluster := fresh.NewCluster(nil)
 	_, noClient := newClient(nil, client.Options{})
 	_, noWatch := newWithWatch(nil, client.Options{})
 	_, noCache := newCache(nil, cache.Options{})
-	if all := []error{withoutConfig, noClient, noWatch, noCache}; slices.Contains(all, nil) {
+	if all := []error{withoutConfig, noCluster, noClient, noWatch, noCache}; slices.Contains(all, nil) {
 		t.Errorf("without a config: %v, want an error of each", all)
 	}
 }
@@ -118,12 +120,13 @@ func TestManagersAndClusters(t *testing.T) {
 func TestManagerWithoutWiring(t *testing.T) {
 	s := newMovingServer(t, inNamespaces)
 	_ = said.take()
-	for range 2 {
+	for n := range 2 {
 		mgr, err := fresh.NewManager(s.Config(), ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
 		must(t, err)
-		refresh(t, mgr.GetClient())
-		s.change(func() { s.plural += "s" })
-		refresh(t, mgr.GetClient())
+		mapper := mgr.GetRESTMapper().(*apiutil.DynamicRESTMapper)
+		must(t, mapper.Refresh(t.Context()))
+		s.PutVersion(fmt.Sprint("group", n), fakeapi.Version{Name: "v1"})
+		must(t, mapper.Refresh(t.Context()))
 	}
 	eventually(t, "the mapper logs", func() bool { return len(said.take("served APIs changed")) > 0 })
 	families, err := metrics.Registry.Gather()

@@ -37,6 +37,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 )
@@ -48,6 +49,7 @@ type Recorder struct {
 	durations                              *prometheus.HistogramVec
 	generation, groups, kinds, lastSuccess *prometheus.GaugeVec // no series before the first read
 	watching                               *prometheus.GaugeVec // no series without WatchAPIs
+	waiting                                *prometheus.GaugeVec // a series for each kind that is waited for
 }
 
 var _ apiutil.DynamicRESTMapperMetrics = (*Recorder)(nil)
@@ -106,6 +108,7 @@ func newRecorder() *Recorder {
 		kinds:       gauge("kinds", "Kinds that are known to be served; one counts once for each version."),
 		lastSuccess: gauge("last_success_timestamp_seconds", "When the API server was last read with success, 0 if never."),
 		watching:    gauge("watching", "Whether all watches of WatchAPIs are open (1) or not (0)."),
+		waiting:     gauge("waiting_caches", "Caches that wait for a kind to be served.", "group", "version", "kind"),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Subsystem: subsystem,
 			Name:      "reload_duration_seconds",
@@ -117,7 +120,7 @@ func newRecorder() *Recorder {
 
 func (r *Recorder) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		r.requests, r.reloads, r.misses, r.followed, r.durations, r.generation, r.groups, r.kinds, r.lastSuccess, r.watching,
+		r.requests, r.reloads, r.misses, r.followed, r.durations, r.generation, r.groups, r.kinds, r.lastSuccess, r.watching, r.waiting,
 	}
 }
 
@@ -127,8 +130,8 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: subsystem, Name: name, Help: help}, labels)
 }
 
-func gauge(name, help string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: subsystem, Name: name, Help: help}, nil)
+func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: subsystem, Name: name, Help: help}, labels)
 }
 
 // Request counts a request. The code is 0 if there was no answer.
@@ -171,4 +174,13 @@ func (r *Recorder) Watching(open bool) {
 		value = 1
 	}
 	r.watching.WithLabelValues().Set(value)
+}
+
+// WaitingKinds sets how many caches wait for a kind.
+func (r *Recorder) WaitingKinds(gvk schema.GroupVersionKind, caches int) {
+	if caches == 0 {
+		r.waiting.DeleteLabelValues(gvk.Group, gvk.Version, gvk.Kind)
+		return
+	}
+	r.waiting.WithLabelValues(gvk.Group, gvk.Version, gvk.Kind).Set(float64(caches))
 }

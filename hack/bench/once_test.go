@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/apiutil/fleet"
 	"github.com/freshmapper/freshmapper/fresh"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
@@ -433,7 +434,7 @@ func BenchmarkOnceMove(b *testing.B) {
 // object, in turn of each cluster, reads the object with it, and keeps the clients until the end of the round: on
 // stock, on stock with mappers from a Fleet, and, built on the fork, without a change.
 func BenchmarkOnceReplay(b *testing.B) {
-	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{})
+	fleet := fleet.New(apiutil.DynamicRESTMapperOptions{})
 	plain := func(cfg *rest.Config) (client.Client, error) { return client.New(cfg, client.Options{}) }
 	ways := map[string]func(cfg *rest.Config) (client.Client, error){"fork": plain}
 	if !*forked {

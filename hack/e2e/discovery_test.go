@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/apiutil/discoverycache"
 	"github.com/freshmapper/freshmapper/hack/control"
 )
 
@@ -48,12 +49,12 @@ func TestCachedDiscovery(t *testing.T) {
 	ctx := t.Context()
 	s, cfg := startServer(ctx, t)
 	mapper := newMapper(t, cfg)
-	cached := apiutil.NewCachedDiscovery(mapper, s.discovery)
+	cached := discoverycache.New(mapper, s.discovery)
 	mappers := map[string]meta.ResettableRESTMapper{
 		"the mapper": mapper,
 		"deferred":   restmapper.NewDeferredDiscoveryRESTMapper(cached),
 		"deferred, with context": restmapper.NewDeferredDiscoveryRESTMapperWithContext(
-			discovery.ToCachedDiscoveryInterfaceWithContext(apiutil.NewCachedDiscovery(mapper, s.discovery))),
+			discovery.ToCachedDiscoveryInterfaceWithContext(discoverycache.New(mapper, s.discovery))),
 	}
 	widget := Kind{Group: "view.example.com", Kind: "Widget", Versions: []string{"v1"}}
 	// A reading may end between client-go's calls, for the list of groups and for their versions: another lookup follows.

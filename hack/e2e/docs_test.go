@@ -155,3 +155,44 @@ func deploy(t *testing.T, server *Server, name string) (args []string) {
 	}
 	return args
 }
+
+// What troubleshooting quotes of our log lines and errors is in the code, or in a story that holds what is logged, so that a search finds the page.
+func TestTroubleshootingQuotes(t *testing.T) {
+	var code strings.Builder
+	for _, pattern := range []string{"apiutil/*.go", "apiutil/*/*.go", "internal/*/*.go", "fresh/*.go", "apiutil/testdata/stories/*.txt"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		must(t, err)
+		for _, file := range files {
+			if !strings.HasSuffix(file, "_test.go") {
+				text, err := os.ReadFile(file)
+				must(t, err)
+				code.Write(text)
+			}
+		}
+	}
+	page := document(t, "docs/troubleshooting.md")
+	_, healthy, _ := strings.Cut(page, "\n## Is it healthy?\n")
+	healthy, _, _ = strings.Cut(healthy, "\n## ")
+	quotes := []string{
+		"a proxy or a gateway has answered", "the response is about", "the ClusterRole system:discovery allows it",
+		"cannot watch for API changes", " is cluster-scoped now and was namespaced before, so there is no ",
+	}
+	for _, quote := range quotes {
+		if !strings.Contains(page, quote) {
+			t.Errorf("the page does not have %q", quote)
+		}
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(healthy, -1) {
+		for _, quote := range regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(row[1], -1) {
+			quotes = append(quotes, strings.Split(quote[1], "…")[0])
+		}
+	}
+	if len(quotes) < 15 {
+		t.Errorf("only %d quotes were found: %q", len(quotes), quotes)
+	}
+	for _, quote := range quotes {
+		if !strings.Contains(code.String(), quote) {
+			t.Errorf("troubleshooting quotes %q, which no code says", quote)
+		}
+	}
+}

@@ -39,6 +39,7 @@ import (
 
 	examplev1 "example.com/plain/api/v1"
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/apiutil/served"
 	"github.com/freshmapper/freshmapper/fresh"
 )
 
@@ -147,7 +148,7 @@ func addWhileServed(mgr ctrl.Manager, cfg *rest.Config, seen *seen) error {
 	}
 	// Example "while served" begins.
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		return mapper.RunWhileServed(ctx, func(ctx context.Context) error {
+		return served.RunWhile(ctx, mapper, func(ctx context.Context) error {
 			inner, err := fresh.NewManager(cfg, ctrl.Options{
 				Scheme:     mgr.GetScheme(),
 				Metrics:    metricsserver.Options{BindAddress: "0"},             // the outer manager serves them
@@ -254,11 +255,11 @@ func TestLookupsOfTheDocs(t *testing.T) {
 
 func addIfServed(ctx context.Context, mapper *apiutil.DynamicRESTMapper, addController func() error) error {
 	// Example "served" begins.
-	served, err := mapper.IsServed(ctx, examplev1.GroupVersion.WithKind("Widget"))
+	isServed, err := served.Is(ctx, mapper, examplev1.GroupVersion.WithKind("Widget"))
 	if err != nil {
 		return err // an outage: nobody knows
 	}
-	if served {
+	if isServed {
 		return addController()
 	}
 	// Example "served" ends.
@@ -267,7 +268,7 @@ func addIfServed(ctx context.Context, mapper *apiutil.DynamicRESTMapper, addCont
 
 func groupsOf(ctx context.Context, mapper *apiutil.DynamicRESTMapper) (found []string, err error) {
 	// Example "search" begins.
-	all, err := mapper.Served(ctx, "Widget") // in any group; without a name: everything
+	all, err := served.List(ctx, mapper, "Widget") // in any group; without a name: everything
 	for _, kind := range all.Kinds {
 		found = append(found, kind.Mapping.GroupVersionKind.GroupVersion().String()+" "+kind.Mapping.Resource.Resource)
 	}
@@ -277,7 +278,7 @@ func groupsOf(ctx context.Context, mapper *apiutil.DynamicRESTMapper) (found []s
 
 func explain(mapper *apiutil.DynamicRESTMapper, err error) string {
 	// Example "hint" begins.
-	if hint := mapper.NoMatchHint(err); hint != "" {
+	if hint := served.Hint(mapper, err); hint != "" {
 		return fmt.Sprintf("%v; served are %s", err, hint)
 	}
 	// Example "hint" ends.
@@ -290,7 +291,7 @@ func explain(mapper *apiutil.DynamicRESTMapper, err error) string {
 func awaitStart(ctx context.Context, mapper *apiutil.DynamicRESTMapper, log logr.Logger, every time.Duration, kinds ...schema.GroupVersionKind) (err error) {
 	for range 10 {
 		waiting, cancel := context.WithTimeout(ctx, every)
-		err = mapper.WaitForKinds(waiting, kinds...)
+		err = served.Wait(waiting, mapper, kinds...)
 		if cancel(); err == nil || ctx.Err() != nil {
 			return err
 		}

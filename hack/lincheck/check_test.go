@@ -17,7 +17,6 @@ const (
 	RuleGroup       Rule = "NoMatch without a live read of the group"
 	RuleNeverServed Rule = "never told"
 	RuleReset       Rule = "older than a reset"
-	RuleGroupReset  Rule = "ResetGroup without a live read"
 	RuleOutdated    Rule = "outdated"
 	RuleOrder       Rule = "left out a version"
 	RuleWait        Rule = "waits for what it does not need"
@@ -65,7 +64,7 @@ func (v *view) checkHit(o *Op) []Violation {
 		return nil
 	}
 	group := o.groups()[0]
-	if later(v.resets(o, group)) != (Stamp{}) || !v.certain(o, group, o.versions()[0]) {
+	if v.resetBefore(o) != (Stamp{}) || !v.certain(o, group, o.versions()[0]) {
 		return nil // when a reset is settled is the mapper's business
 	}
 	return []Violation{{RuleHit, o, fmt.Sprintf("it took %v", o.Return.At-o.Call.At)}}
@@ -244,17 +243,14 @@ func (v *view) whyNot(o *Op, f Found) (Rule, string) {
 	if len(told) == 0 {
 		return RuleNeverServed, "was told by no answer that had arrived"
 	}
-	all, one := v.resets(o, f.Group)
-	later := filter(told, func(r *Request) bool { return all.before(r.Start) && one.before(r.Start) })
-	counting := filter(later, func(r *Request) bool { return v.counts(o, r, f.Group, one) })
+	reset := v.resetBefore(o)
+	later := filter(told, func(r *Request) bool { return reset.before(r.Start) })
 	switch excused := v.troubled(o) || v.stillListed(o); {
 	case excused: // the last good state is served, and a reset may be pending; but nothing that was outdated before
 	case len(later) == 0:
-		return RuleReset, fmt.Sprintf("was told by no answer since Reset (%d) and ResetGroup (%d)", all.Seq, one.Seq)
-	case len(counting) == 0:
-		return RuleGroupReset, fmt.Sprintf("was told by the document alone since ResetGroup (%d)", one.Seq)
+		return RuleReset, fmt.Sprintf("was told by no answer since Reset (%d)", reset.Seq)
 	default:
-		told = counting
+		told = later
 	}
 	why := ""
 	for _, r := range told {
@@ -275,19 +271,6 @@ func (f Found) served(w World) bool {
 
 func (v *view) shows(r *Request, f Found) bool {
 	return v.says(r, f.Group, f.Version, f.Kind) == present && f.served(r.World)
-}
-
-// counts reports whether r, which began after the resets, settles a ResetGroup: r must be a live
-// read, or a document beside a live read. A document that is no news cannot replace what that
-// found, but in a built-in group, where it may tell what a peer serves.
-func (v *view) counts(o *Op, r *Request, group int, one Stamp) bool {
-	if one == (Stamp{}) || r.live() {
-		return true
-	}
-	news := builtIn(group) || v.firstSeen(r, group, v.lastReset(o.Return)) == r
-	return news && slices.ContainsFunc(v.requests, func(live *Request) bool {
-		return live.Group == group && !live.failed() && one.before(live.Start) && live.End.before(o.Return)
-	})
 }
 
 // outdatedBy returns a read that outdates r for o, or nil. Such a read began after r was known, told
@@ -354,16 +337,16 @@ func (v *view) listedBoth(o *Op, group, version int, other Found) bool {
 // time until it ended, that a version serves the kind: all reads have told so, or all since its own
 // path has, after a busy period in which another read had not.
 func (v *view) certain(o *Op, group, version int) bool {
-	all, one := v.resets(o, group)
+	reset := v.resetBefore(o)
 	sure, notBefore := false, -1
 	for _, r := range v.requests {
-		if r.Start.before(later(all, one)) || !r.End.before(o.Return) {
+		if r.Start.before(reset) || !r.End.before(o.Return) {
 			continue
 		}
 		switch v.says(r, group, version, o.Name) {
 		case present:
 			news := notBefore < 0 || r.live() && v.period[r] > notBefore
-			sure = sure || news && v.binding(r, o, group, version) && (r.live() || one == Stamp{})
+			sure = sure || news && v.binding(r, o, group, version)
 		case absent:
 			sure, notBefore = false, v.period[r]
 		}

@@ -52,9 +52,6 @@
 //
 //   - It began after the last Reset that returned before the lookup began (F3).
 //     Then it may be one of the document, with what the document said at that time.
-//   - After a ResetGroup of its group it is a live read, or one of the document
-//     which began after the ResetGroup while the group has been read live since. That
-//     document has to be news, but in a built-in group.
 //   - It is not outdated: no later read, whose result was known when the lookup
 //     began, has told otherwise. So a hit may be as old as the last read of its
 //     version, however old that is, but no older. "Later" and "known" are about busy

@@ -255,11 +255,10 @@ func (r *Request) live() bool { return r.Group >= 0 }
 type OpKind string
 
 const (
-	OpMapping    OpKind = "RESTMapping"
-	OpMappings   OpKind = "RESTMappings"
-	OpKindFor    OpKind = "KindFor"
-	OpReset      OpKind = "Reset"
-	OpResetGroup OpKind = "ResetGroup"
+	OpMapping  OpKind = "RESTMapping"
+	OpMappings OpKind = "RESTMappings"
+	OpKindFor  OpKind = "KindFor"
+	OpReset    OpKind = "Reset"
 )
 
 // An Op is one call of the mapper.
@@ -291,7 +290,7 @@ func (f Found) String() string {
 	return text
 }
 
-func (o *Op) lookup() bool { return o.Kind != OpReset && o.Kind != OpResetGroup }
+func (o *Op) lookup() bool { return o.Kind != OpReset }
 
 // byPrefix reports whether a lookup is about all groups whose names begin with its own.
 func (o *Op) byPrefix() bool {

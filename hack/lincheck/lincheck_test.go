@@ -137,16 +137,9 @@ var mutants = []mutant{
 	{"the document alone says no match", []Rule{RuleGroup}, simply(func(r *run, o *Op) {
 		o.ask(r.server.newMapper(r.t)) // as the first lookup of all
 	})},
-	{"a document settles a reset of a group", []Rule{RuleGroupReset}, simply(func(r *run, o *Op) {
-		if o.Kind == OpResetGroup {
-			r.mapper.Reset()
-			return
-		}
-		perform(r, o)
-	})},
 	{"what is known is read again", []Rule{RuleHit}, simply(func(r *run, o *Op) {
 		if o.lookup() {
-			r.mapper.ResetGroup(o.Group)
+			r.mapper.Reset()
 		}
 		perform(r, o)
 	})},

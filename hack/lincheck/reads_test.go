@@ -147,18 +147,14 @@ const (
 	patience = 3 * time.Second // after a read that got no answer nobody waits for it who has an old one (R7)
 )
 
-// resets returns the last Reset and the last ResetGroup of a group that had returned when o began.
-func (v *view) resets(o *Op, group int) (all, one Stamp) {
+// resetBefore returns the last Reset that had returned when o began.
+func (v *view) resetBefore(o *Op) (last Stamp) {
 	for _, reset := range v.Ops {
-		switch {
-		case reset.lookup() || !reset.Return.before(o.Call):
-		case reset.Kind == OpReset:
-			all = later(all, reset.Call)
-		case reset.Group == groupNames[group]:
-			one = later(one, reset.Call)
+		if reset.Kind == OpReset && reset.Return.before(o.Call) {
+			last = later(last, reset.Call)
 		}
 	}
-	return all, one
+	return last
 }
 
 // lastReset returns the last Reset that was called before a moment.

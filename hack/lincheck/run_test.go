@@ -186,8 +186,6 @@ func (o *Op) ask(m *apiutil.DynamicRESTMapper) {
 	switch o.Kind {
 	case OpReset:
 		m.Reset()
-	case OpResetGroup:
-		m.ResetGroup(o.Group)
 	case OpMapping:
 		mappings = make([]*meta.RESTMapping, 1)
 		mappings[0], err = m.RESTMapping(gk, o.Versions...)
@@ -238,8 +236,6 @@ func randomOp(client int, rnd *rand.Rand, peer bool) *Op {
 	switch n := rnd.IntN(20); {
 	case n < 2:
 		o.Kind, o.Group = OpReset, ""
-	case n < 4:
-		o.Kind = OpResetGroup
 	case n < 9:
 		o.Versions = []string{versionNames[versions[0]]}
 	case n < 11:

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/apiutil/served"
 	"github.com/freshmapper/freshmapper/fresh"
 	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
@@ -129,7 +130,7 @@ func (w *world) start(ctx context.Context) {
 	}
 	w.running.Go(func() { w.runSteady(ctx, w.m) })
 	w.running.Go(func() {
-		_ = w.m.RunWhileServed(ctx, func(runs context.Context) error {
+		_ = served.RunWhile(ctx, w.m, func(runs context.Context) error {
 			<-runs.Done()
 			return nil
 		}, w.churned[0])
@@ -138,17 +139,17 @@ func (w *world) start(ctx context.Context) {
 	w.run(ctx, &w.running, w.m, chaosUsers, 1000*len(w.admins)) // one server or two: other calls
 }
 
-// runSteady calls RunWhileServed for kinds that are served throughout. Nothing may end what it runs.
+// runSteady calls served.RunWhile for kinds that are served throughout. Nothing may end what it runs.
 func (l *load) runSteady(ctx context.Context, m *apiutil.DynamicRESTMapper) {
 	var kinds []gvk
 	for _, k := range l.steady {
 		kinds = append(kinds, k.gvk)
 	}
-	_ = m.RunWhileServed(ctx, func(runs context.Context) error {
+	_ = served.RunWhile(ctx, m, func(runs context.Context) error {
 		<-runs.Done()
 		time.Sleep(10 * time.Millisecond) // ctx may be what ended it
 		if ctx.Err() == nil {
-			l.Broken("RunWhileServed stopped what needs only kinds that are served throughout: %v", context.Cause(runs))
+			l.Broken("served.RunWhile stopped what needs only kinds that are served throughout: %v", context.Cause(runs))
 		}
 		return nil
 	}, kinds...)

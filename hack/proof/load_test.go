@@ -28,6 +28,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/apiutil/served"
 	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
@@ -101,15 +102,13 @@ func (l *load) call(ctx context.Context, m *apiutil.DynamicRESTMapper, r *rand.R
 		return n < 0
 	}
 	switch {
-	case of(l.resetting / 2):
+	case of(l.resetting):
 		m.Reset()
-	case of(l.resetting / 2):
-		m.ResetGroup(k.Group)
 	case of(l.waiting): // of three times once for a kind that never comes
 		kinds := []gvk{k.gvk, c, l.never[0]}[:2+r.IntN(3)/2]
-		err := l.timed(ctx, fmt.Sprintf("WaitForKinds(%v)", kinds), func(ctx context.Context) error { return m.WaitForKinds(ctx, kinds...) })
+		err := l.timed(ctx, fmt.Sprintf("served.Wait(%v)", kinds), func(ctx context.Context) error { return served.Wait(ctx, m, kinds...) })
 		if err == nil && len(kinds) > 2 {
-			l.Broken("WaitForKinds says that %s is served", l.never[0])
+			l.Broken("served.Wait says that %s is served", l.never[0])
 		}
 	case of(l.missing):
 		l.misses.Add(1)

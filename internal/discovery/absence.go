@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // Whose 404 it is (R6). A kube-apiserver since 1.21, and whatever else is built on
@@ -17,16 +18,23 @@ import (
 // none, and its text may be the very one of a kube-apiserver: that is net/http's own.
 const auditID = "Audit-Id"
 
-// errNotServed is the error for the API server's own 404, and errClaimed for one of a server none of
-// whose answers had an Audit-Id so far: it may be that of a gateway.
+// errNotServed is the error for the API server's own 404, and errClaimed for one without an Audit-Id, while
+// no document has had one lately: it may be that of a gateway.
 var (
 	errNotServed = errors.New("the server answered 404 Not Found")
 	errClaimed   = fmt.Errorf("%w without an Audit-Id", errNotServed)
 )
 
-// SendsAuditIDs reports whether an answer of this server has had an Audit-Id so far. A 404 without
-// one is then no answer of the API server.
-func (c *Client) SendsAuditIDs() bool { return c.audited.Load() }
+// auditedFor is how long a document that had an Audit-Id shows that a 404 without one is somebody else's. A
+// gateway may begin to remove the header: after that time a document decides that is read after the 404.
+const auditedFor = 30 * time.Second
+
+// SendsAuditIDs reports whether the document that was read last had an Audit-Id, a short time ago. A 404 without
+// one is then no answer of the API server. Other answers do not count: one of them may be of another program.
+func (c *Client) SendsAuditIDs() bool {
+	at := c.audited.Load()
+	return at != nil && time.Since(*at) < auditedFor
+}
 
 // notFound returns what a 404 means: errNotServed, errClaimed, or an error that says why it is not
 // the API server's.
@@ -35,6 +43,8 @@ func (c *Client) notFound(seen *exchange) error {
 	switch text := string(bytes.TrimSpace(seen.body)); {
 	case isStatus && status.Details.Name != "":
 		return c.notTheServers(seen, "it names an object, and not an API")
+	case seen.audited && isPathIndex(seen.body):
+		return errNotServed
 	case isStatus && status.Code != 0 && status.Code != http.StatusNotFound, !isStatus && text != "" && text != pageNotFound:
 		return c.notTheServers(seen, "its body is not the API server's")
 	case seen.audited:
@@ -45,6 +55,22 @@ func (c *Client) notFound(seen *exchange) error {
 		return c.notTheServers(seen, "other answers of the API server have an "+auditID+", and this one has none")
 	}
 	return errClaimed
+}
+
+// isPathIndex reports whether body is an index of paths, with which a server that is only an extension server answers
+// each path that it does not serve, /api included: k8s.io/apiserver with an empty delegate and EnableIndex
+// (k8s.io/apiserver/pkg/server/routes/index.go).
+func isPathIndex(body []byte) bool {
+	var index struct{ Paths isList }
+	return json.Unmarshal(body, &index) == nil && bool(index.Paths)
+}
+
+// isList is whether a JSON value is a list. A long one takes no memory.
+type isList bool
+
+func (l *isList) UnmarshalJSON(value []byte) error {
+	*l = value[0] == '['
+	return nil
 }
 
 // notTheServers returns the error for a 404 of somebody else. It is no StatusError: it must not look

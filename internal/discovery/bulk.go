@@ -3,10 +3,12 @@
 package discovery
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/freshmapper/freshmapper/internal/share"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
@@ -18,6 +20,8 @@ type half struct {
 	key    share.Key // of the bytes of the groups; zero if this is not the aggregated document
 	etag   string    // empty if the server sent none
 	caller share.Key // of the credentials that it was sent to
+
+	changes int // how many reads in a row were made with other credentials than the one before
 }
 
 // aggregated reports whether the resources of every version are there. If there is no
@@ -34,6 +38,11 @@ const acceptBulk = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=
 	"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList," +
 	"application/json"
 
+// acceptJSON asks for the same without protobuf, as client-go does, for servers that ignore the parameters.
+const acceptJSON = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
+	"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList," +
+	"application/json"
+
 const (
 	corePath  = "/api"
 	namedPath = "/apis"
@@ -46,7 +55,7 @@ const (
 // last call. One half may be empty: a server may have the core group alone, or all others. Document
 // may not be called concurrently.
 func (c *Client) Document(ctx context.Context) (*snapshot.Document, error) {
-	core, err := c.readHalf(ctx, corePath, c.core)
+	core, coreAudited, err := c.readHalf(ctx, corePath, c.core)
 	claimed := err
 	switch {
 	case errors.Is(err, errClaimed):
@@ -54,17 +63,22 @@ func (c *Client) Document(ctx context.Context) (*snapshot.Document, error) {
 	case err != nil:
 		return nil, err
 	}
-	named, err := c.readHalf(ctx, namedPath, c.named)
+	named, namedAudited, err := c.readHalf(ctx, namedPath, c.named)
 	if err != nil {
 		return nil, err
 	}
-	if claimed != nil && c.SendsAuditIDs() {
+	if claimed != nil && namedAudited {
 		return nil, claimed
 	}
 	if len(core.groups)+len(named.groups) == 0 {
 		return nil, &Error{Path: namedPath, Code: http.StatusOK, Err: errors.New("the server lists no API groups, and none at " + corePath)}
 	}
 	c.read.Store(true)
+	c.audited.Store(nil)
+	if coreAudited || namedAudited {
+		now := time.Now()
+		c.audited.Store(&now)
+	}
 	if core != c.core || named != c.named {
 		c.core, c.named, c.document = core, named, documentOf(core, named, c.document)
 		// No name comes twice: then the halves are parts of the document, and take no memory of their own.
@@ -90,35 +104,58 @@ func documentOf(core, named *half, last *snapshot.Document) *snapshot.Document {
 	return document
 }
 
-// readHalf reads one of the two paths. It returns last if the document has not changed.
+// steadyAfter is how many reads in a row must have had other credentials until none is conditional: the 304 would
+// prove nothing, and all be read again. The first read with the same as before ends that.
+const steadyAfter = 2
+
+// readHalf reads one of the two paths. It returns last if the document has not changed, and reports whether the
+// answer had an Audit-Id.
 //
 // A 304 proves nothing in two cases. Its own ETag may be another one: then a gateway
 // speaks of a document that it has, and not of last. And the credentials may be others
 // than those that last was sent to, because files and plugins bring new ones: a server may
 // give documents of different content the same ETag.
-func (c *Client) readHalf(ctx context.Context, path string, last *half) (*half, error) {
-	unproven := false
+func (c *Client) readHalf(ctx context.Context, path string, last *half) (read *half, audited bool, err error) {
+	unproven, protobuf := false, false
 	r := request{path: path, accept: acceptBulk, etag: last.etag}
-	read, err := get(ctx, c, r, func(seen *exchange) (*half, error) {
+	if c.jsonOnly {
+		r.accept = acceptJSON
+	}
+	if last.changes >= steadyAfter {
+		r.etag = ""
+	}
+	read, err = get(ctx, c, r, func(seen *exchange) (*half, error) {
+		audited = seen.audited
 		if seen.code == http.StatusNotModified {
 			unproven = seen.etag != "" && seen.etag != last.etag || seen.caller != last.caller
+			if !unproven {
+				last.changes = 0
+			}
 			return last, nil
 		}
+		protobuf = bytes.HasPrefix(seen.body, []byte(protobufMagic))
 		read, err := decodeBulk(seen.body, path)
 		if err == nil {
 			read.etag, read.caller = seen.etag, seen.caller
+			if first := last.caller == (share.Key{}); !first && seen.caller != last.caller {
+				read.changes = last.changes + 1
+			}
 		}
 		return read, err
 	})
 	switch {
 	case unproven:
-		return c.readHalf(ctx, path, &half{})
+		return c.readHalf(ctx, path, &half{caller: last.caller, changes: last.changes})
+	case err != nil && protobuf && !c.jsonOnly:
+		c.jsonOnly = true
+		read, audited, err = c.readHalf(ctx, path, &half{caller: last.caller, changes: last.changes})
+		c.jsonOnly = err == nil
 	case path == corePath && errors.Is(err, errNotServed) && !errors.Is(err, errClaimed):
 		// Servers that only extend another one, behind an APIService, have no core group. All
 		// servers have /apis.
-		return &half{}, nil
+		return &half{}, true, nil
 	}
-	return read, err
+	return read, audited, err
 }
 
 // merge joins groups of the same name, which no server should send, into the first of them.

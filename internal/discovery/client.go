@@ -62,12 +62,13 @@ type Client struct {
 	options Options
 	secrets []string // never shown in an error, like the credentials that a request has sent
 
-	audited atomic.Bool // an answer of this server had an Audit-Id
-	read    atomic.Bool // the document, or a list or a version, was read once
+	audited atomic.Pointer[time.Time] // when a document was read that had an Audit-Id; nil if the last one had none
+	read    atomic.Bool               // the document, or a list or a version, was read once
 
 	// Only Document uses these, which it has read last.
 	core, named *half
 	document    *snapshot.Document
+	jsonOnly    bool // the server sends protobuf that is no aggregated document: it ignores what else is asked for
 }
 
 // NewClient makes a client that sends its requests through httpClient, to the host and with
@@ -105,7 +106,7 @@ func get[T any](ctx context.Context, c *Client, r request, decode func(*exchange
 	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
 	defer cancel()
 	seen, err := c.send(ctx, r)
-	for err != nil && r.verb == "" && c.awaitRetry(ctx, seen) {
+	for tries := 0; err != nil && tries < mostRetries && r.verb == "" && c.awaitRetry(ctx, seen); tries++ {
 		seen, err = c.send(ctx, r)
 	}
 	if err == nil {
@@ -117,16 +118,26 @@ func get[T any](ctx context.Context, c *Client, r request, decode func(*exchange
 	return result, nil
 }
 
-// awaitRetry waits for as long as a server asks for that is too busy, and reports whether to ask it
-// again: until something was read once, if ctx does not end before. Client-go does so always
-// (k8s.io/client-go/rest, with_retry.go); later a lookup has what is known, or its caller comes back.
+// mostRetries is how often client-go sends a request again.
+const mostRetries = 10
+
+// awaitRetry reports whether to send a request again, after it has waited: for as long as a server asks for that
+// is too busy, or a second if the connection was reset or ended. It does so until something was read once, if ctx
+// does not end before. Client-go does so always (k8s.io/client-go/rest, with_retry.go and request.go); later a
+// lookup has what is known, or its caller comes back.
 func (c *Client) awaitRetry(ctx context.Context, seen *exchange) bool {
-	busy := seen.code == http.StatusTooManyRequests || seen.code >= http.StatusInternalServerError
+	seconds := 0
+	switch {
+	case seen.mayRetry:
+		seconds = 1
+	case seen.code == http.StatusTooManyRequests, seen.code >= http.StatusInternalServerError:
+		seconds = seen.retryAfter
+	}
 	deadline, _ := ctx.Deadline()
-	if c.read.Load() || !busy || seen.retryAfter <= 0 || time.Duration(seen.retryAfter) > (time.Until(deadline)-1)/time.Second {
+	if c.read.Load() || seconds <= 0 || time.Duration(seconds) > (time.Until(deadline)-1)/time.Second {
 		return false
 	}
-	Sleep(ctx, time.Duration(seen.retryAfter)*time.Second)
+	Sleep(ctx, time.Duration(seconds)*time.Second)
 	return ctx.Err() == nil
 }
 
@@ -139,7 +150,7 @@ func (c *Client) send(ctx context.Context, r request) (*exchange, error) {
 	case err != nil && !errors.Is(err, ErrNotSent) && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return seen, fmt.Errorf("no complete answer within %v (RequestTimeout): %w", c.options.RequestTimeout, context.DeadlineExceeded)
 	case err != nil:
-		return seen, cause(err)
+		return seen, err
 	case seen.success(), seen.code == http.StatusNotModified && r.etag != "":
 		return seen, nil
 	case seen.code == http.StatusNotModified:
@@ -151,14 +162,15 @@ func (c *Client) send(ctx context.Context, r request) (*exchange, error) {
 }
 
 // pathOf returns the path of a version, or of the list of a group's versions. It also
-// reports whether the names can be those of a group and a version.
+// reports whether the names can be those of a group and a version. What no server can have nobody asks for, so
+// that no error repeats the long name of a caller.
 func pathOf(gv schema.GroupVersion) (path string, ok bool) {
-	path, ok = namedPath+"/"+gv.Group, segment(gv.Group)
+	path, ok = namedPath+"/"+gv.Group, segment(gv.Group) && len(gv.Group) <= maxName
 	if gv.Group == "" {
 		path, ok = corePath, true
 	}
 	if gv.Version != "" {
-		path, ok = path+"/"+gv.Version, ok && segment(gv.Version)
+		path, ok = path+"/"+gv.Version, ok && segment(gv.Version) && len(gv.Version) <= maxName
 	}
 	return path, ok
 }

@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -33,7 +31,10 @@ type Error struct {
 	GroupVersion schema.GroupVersion
 	// Code is the HTTP status of the answer; 0 if there was none.
 	Code int
-	// Err is the cause. It has no URL, no header and no response body in it.
+	// Interrupted reports whether the connection failed before there was a complete answer, and not because
+	// the time of the request was over.
+	Interrupted bool
+	// Err is the cause. It has no URL, no address, no header and no response body in it.
 	Err error
 }
 
@@ -61,16 +62,8 @@ var ErrNotSent = errors.New("the request was not sent")
 
 // Cause is context.Cause for an error that a lookup returns: a program's own cause must not look
 // like an answer of the server.
-func Cause(ctx context.Context) error { return cause(context.Cause(ctx)) }
-
-// cause returns why a request got no complete answer. It drops the URL, which may hold
-// credentials; Error has the path. An error of the program's own transport may be about
-// something else: it must not look like an answer of this server.
-func cause(err error) error {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		return fmt.Errorf("the response is larger than the limit of %d bytes (MaxResponseBytes)", tooLarge.Limit)
-	}
+func Cause(ctx context.Context) error {
+	err := context.Cause(ctx)
 	for withURL := (*url.Error)(nil); errors.As(err, &withURL); { // a transport may nest them
 		err = withURL.Err
 	}
@@ -107,18 +100,15 @@ func Unanswered(err error) bool {
 	return errors.As(err, &late) && late.Timeout() && !errors.Is(err, ErrNotSent)
 }
 
-// ServerFailed reports whether the server itself failed, and not only what it was asked for: it
-// refused, reset or ended the connection, or answered 5xx or 429. One that starts or is killed does so.
+// ServerFailed reports whether the server itself failed, and not only what it was asked for: the connection
+// failed, however, before there was a complete answer, or the answer was 5xx or 429. A server that starts or is
+// killed does so. That the time of a request is over is no such failure: one APIService may hang.
 func ServerFailed(err error) bool {
 	var failed *Error
-	var connection *net.OpError
-	switch {
-	case errors.As(err, &connection):
-		return !connection.Timeout()
-	case errors.As(err, &failed) && failed.Code != 0:
-		return failed.Code >= http.StatusInternalServerError || failed.Code == http.StatusTooManyRequests
+	if !errors.As(err, &failed) {
+		return false
 	}
-	return errors.Is(err, io.EOF)
+	return failed.Interrupted || failed.Code >= http.StatusInternalServerError || failed.Code == http.StatusTooManyRequests
 }
 
 // NotAwaited returns the error of a read whose answer a caller did not wait for.
@@ -141,7 +131,7 @@ func (c *Client) failure(r request, seen *exchange, err error) *Error {
 	if !errors.Is(err, errNotServed) { // whose words are ours
 		err = c.safe(err, seen.sent)
 	}
-	return &Error{Verb: r.verb, Path: r.path, GroupVersion: r.gv, Code: seen.code, Err: err}
+	return &Error{Verb: r.verb, Path: r.path, GroupVersion: r.gv, Code: seen.code, Interrupted: seen.interrupted, Err: err}
 }
 
 // versionError makes an Error of a version, or of a group without one, that is not of its

@@ -16,7 +16,7 @@ const acceptLegacy = "application/json"
 
 // live reads what is said of a version, or of a group without one. It returns nil if the
 // server answered that there is no such thing. proven reports whether that was the API server: else
-// none of its answers had an Audit-Id so far.
+// the answer had no Audit-Id, and no document has had one lately.
 func live[T any](ctx context.Context, c *Client, gv schema.GroupVersion, decode func([]byte, schema.GroupVersion) (*T, error)) (found *T, proven bool, err error) {
 	path, ok := pathOf(gv)
 	if !ok {

@@ -9,12 +9,15 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
+	"net/url"
 	"path"
 	"strconv"
 	"strings"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/metrics"
 
@@ -23,14 +26,16 @@ import (
 
 // exchange is a request as it was sent, and the answer to it.
 type exchange struct {
-	code       int // 0: no answer
-	etag       string
-	audited    bool          // the answer has an Audit-Id
-	retryAfter int           // seconds; 0 if the server did not say
-	sent       []string      // credentials, in the forms in which a server may repeat them
-	caller     share.Key     // see callerOf
-	body       []byte        // all of it, within the bound; nil if it broke off
-	stream     io.ReadCloser // instead of that, if a watch succeeds: without a bound
+	code        int  // 0: no answer
+	interrupted bool // see Error.Interrupted
+	mayRetry    bool // client-go sends a request again that met this error
+	etag        string
+	audited     bool          // the answer has an Audit-Id
+	retryAfter  int           // seconds; 0 if the server did not say
+	sent        []string      // credentials, in the forms in which a server may repeat them
+	caller      share.Key     // see callerOf
+	body        []byte        // all of it, within the bound; nil if it broke off
+	stream      io.ReadCloser // instead of that, if a watch succeeds: without a bound
 }
 
 func (x *exchange) success() bool { return x.code >= 200 && x.code <= 299 }
@@ -59,12 +64,16 @@ func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
 	seen := &exchange{}
 	if c.limiter != nil {
 		if err := c.limiter.Wait(ctx); err != nil {
-			return seen, fmt.Errorf("%w: client rate limiter: %w", ErrNotSent, err)
+			return seen, fmt.Errorf("%w: client rate limiter: %w", ErrNotSent, foreign(err))
 		}
 	}
 	req, err := c.newRequest(ctx, r)
 	if err != nil {
-		return seen, err
+		return seen, foreign(err)
+	}
+	sent := time.Now()
+	overdue := func() bool {
+		return ctx.Err() != nil || c.http.Timeout > 0 && time.Since(sent) >= c.http.Timeout
 	}
 	resp, err := c.http.Do(req)
 	status := "<error>"
@@ -81,12 +90,13 @@ func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
 		c.options.Requested(r.path, seen.code)
 	}
 	if err != nil {
-		return seen, err
+		seen.interrupted = resp == nil && !overdue()
+		seen.mayRetry = seen.interrupted &&
+			(utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err))
+		return seen, foreign(err)
 	}
 	seen.etag = strongETag(resp.Header)
-	if seen.audited = resp.Header.Get(auditID) != ""; seen.audited {
-		c.audited.Store(true)
-	}
+	seen.audited = resp.Header.Get(auditID) != ""
 	seen.retryAfter, _ = strconv.Atoi(resp.Header.Get("Retry-After"))
 	if r.verb == "watch" && seen.success() {
 		if err := ctx.Err(); err != nil { // nobody waits for it any more
@@ -102,6 +112,8 @@ func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
 		room := min(max(resp.ContentLength, 0), 1<<20) // a length is only a claim
 		all := bytes.NewBuffer(make([]byte, 0, room+bytes.MinRead))
 		if _, err := all.ReadFrom(http.MaxBytesReader(nil, resp.Body, c.options.MaxResponseBytes)); err != nil {
+			err = foreign(err)
+			seen.interrupted = !errors.Is(err, errTooLarge) && !overdue()
 			return seen, err
 		}
 		seen.body = all.Bytes()
@@ -144,20 +156,35 @@ func strongETag(header http.Header) string {
 func sameHost(next func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(req *http.Request, via []*http.Request) error {
 		from, to := via[0].URL, req.URL
-		if to.Host != from.Host || from.Scheme == "https" && to.Scheme != "https" {
-			return fmt.Errorf("the server redirects to another host (%s://%s), which is not followed", to.Scheme, to.Host)
+		if hostOf(to) != hostOf(from) || from.Scheme == "https" && to.Scheme != "https" {
+			return errOtherHost
 		}
 		if next != nil {
 			return next(req, via)
 		}
 		if len(via) >= maxRedirects {
-			return fmt.Errorf("stopped after %d redirects", maxRedirects)
+			return errRedirects
 		}
 		return nil
 	}
 }
 
 const maxRedirects = 10 // as net/http's default
+
+var (
+	errOtherHost = errors.New("the server redirects to another host, which is not followed")
+	errRedirects = fmt.Errorf("stopped after %d redirects", maxRedirects)
+)
+
+// hostOf returns the host of a URL, with its port unless that is the default one. The case of a host means
+// nothing.
+func hostOf(u *url.URL) string {
+	port := u.Port()
+	if port == "80" && u.Scheme == "http" || port == "443" && u.Scheme == "https" {
+		port = ""
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
 
 // abandonAfter is how long after its context a request may take to end.
 const abandonAfter = 500 * time.Millisecond
@@ -179,7 +206,7 @@ func Guarded[T any](ctx context.Context, send func() (T, error)) (T, error) {
 		o := outcome{err: errors.New("the HTTP transport has ended its goroutine")} // as the FailNow of a test does
 		defer func() {
 			if p := recover(); p != nil {
-				o.err = fmt.Errorf("the HTTP transport panicked: %v", p)
+				o.err = errors.New("the HTTP transport panicked: " + knownWords(fmt.Sprint(p)))
 				for _, handle := range utilruntime.PanicHandlers {
 					handle(ctx, p)
 				}

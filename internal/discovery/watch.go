@@ -173,12 +173,12 @@ func (e *watchEvent) check() error {
 func unreadable(err error) error {
 	var noJSON *json.SyntaxError
 	var otherType *json.UnmarshalTypeError
-	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &noJSON), errors.As(err, &otherType):
 		return errNoEvent
-	case errors.As(err, &tooLarge):
-		return cause(err)
+	}
+	if err = foreign(err); errors.Is(err, errTooLarge) {
+		return err
 	}
 	return nil
 }

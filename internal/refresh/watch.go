@@ -143,7 +143,9 @@ func (w *Watcher) failed(err error) {
 
 func advice(code int) string {
 	switch code {
-	case http.StatusForbidden, http.StatusUnauthorized:
+	case http.StatusUnauthorized:
+		return ": the server does not accept the credentials, a token may have expired; trying again"
+	case http.StatusForbidden:
 		return ": a ClusterRole must allow the verbs list and watch on this resource; " +
 			"until then the mapper is refreshed only by RefreshInterval, MaxAge and misses"
 	case http.StatusNotFound:

@@ -84,6 +84,7 @@ func TestWatcherTriesAgain(t *testing.T) {
 		"list refused":             {answer{err: syscall.ECONNREFUSED}, "list", "refused"},
 		"list refused as expired":  {answer{code: 410, end: io.EOF}, "list", "list of " + crds + " failed: the server answered 410 Gone"},
 		"list forbidden":           {answer{code: 403, end: io.EOF}, "list", "ClusterRole"},
+		"list unauthorized":        {answer{code: 401, end: io.EOF}, "list", "the server does not accept the credentials"},
 		"list not served":          {answer{code: 404, body: "404 page not found", end: io.EOF}, "list", "does not serve"},
 		"list in vain":             {answer{delay: time.Hour}, "list", "deadline exceeded"},
 		"list is a page":           {ends("<html>"), "list", "not a list"},

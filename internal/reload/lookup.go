@@ -73,7 +73,7 @@ func (r *Reloader) lookup(ctx context.Context, began, reset snapshot.Tick, q sna
 		switch {
 		case len(reads) > 0:
 			err = l.make(ctx, reads)
-		case !known && len(l.open) > 0:
+		case !known && l.lacksOpen(s):
 			err = l.awaitOne(ctx)
 		default:
 			return l.finding(s)
@@ -82,6 +82,22 @@ func (r *Reloader) lookup(ctx context.Context, began, reset snapshot.Tick, q sna
 			return Finding{Snapshot: s, Err: err}
 		}
 	}
+}
+
+// lacksOpen reports whether the answer rests on a read that was unanswered, and puts such a one first. If the paths
+// of the group answer the lookup, nobody waits for the document. Nor does a lookup that names no group wait for a
+// version of which it is known that it fails.
+func (l *lookup) lacksOpen(s *snapshot.Snapshot) bool {
+	for i, f := range l.open {
+		v := s.Group(f.read.Group).Version(f.read.Version)
+		failing := l.q.AnyGroup() && f.read.Part == snapshot.PartVersion && v != nil && v.Err != nil
+		if failing || f.read.Part == snapshot.PartDocument && s.PathsAnswer(&l.q) {
+			continue
+		}
+		l.open[0], l.open[i] = f, l.open[0]
+		return true
+	}
+	return false
 }
 
 // answer returns the snapshot that has a current answer: what is known now, or the lookup's own
@@ -145,7 +161,7 @@ func (l *lookup) finding(s *snapshot.Snapshot) Finding {
 	found := Finding{Snapshot: s, Failed: map[schema.GroupVersion]error{}, Partial: l.since == 0}
 	for _, g := range s.GroupsOf(&l.q) {
 		for _, v := range g.Versions() {
-			if v.Err != nil && l.q.Wants(v.Name) {
+			if v.Err != nil && l.q.Wants(v.Name) && !s.Proves(&l.q, g.Name(), v.Name) {
 				found.Failed[schema.GroupVersion{Group: g.Name(), Version: v.Name}] = v.Err
 			}
 		}

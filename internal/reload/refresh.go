@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +22,7 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	if err := r.ReadDocument(ctx); err != nil {
 		return err
 	}
-	differing, dropped := r.Snapshot().Due(r.subscribers.Load() > 0)
+	differing, dropped := r.Snapshot().Due(r.subscribers.Load() > 0, r.uses.idle(r.Snapshot()))
 	x := r.newReading(never)
 	x.hasAnswer, x.abandon = true, true
 	err := x.run(ctx, append([][]snapshot.Read{dropped}, differing...), func(list int, read snapshot.Read, o snapshot.Outcome) bool {
@@ -71,15 +72,45 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 }
 
 // KeepAll makes refreshes read every version of a server without the aggregated document,
-// until release is called. When nobody needs all any more, that is a reset: a refresh reads
-// only what lookups have needed since.
+// until release is called. When nobody needs all any more, a refresh soon reads only what is in use.
 func (r *Reloader) KeepAll() (release func()) {
 	r.subscribers.Add(1)
-	return func() {
-		if r.subscribers.Add(-1) == 0 && !r.Snapshot().Aggregated() {
-			r.Reset()
-		}
+	return func() { r.subscribers.Add(-1) }
+}
+
+// idleAfter is how long a refresh of a server without the aggregated document reads a group that no lookup is
+// answered from. A lookup that names no group reads all of them, once; they need not be read again and again for it.
+const idleAfter = 3 * time.Minute
+
+// uses is when lookups were last answered from each group, as refreshes have found.
+type uses struct {
+	mu    sync.Mutex           // held for a moment only
+	last  map[string]time.Time // of a group that is new: when it was first seen
+	ofAll time.Time            // when a lookup was last made that several groups may answer
+}
+
+// idle returns the groups that nobody has used for idleAfter.
+func (u *uses) idle(s *snapshot.Snapshot) map[string]bool {
+	if s.Aggregated() {
+		return nil // a refresh reads none for its age
 	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := time.Now()
+	if s.TakeUse() {
+		u.ofAll = now
+	}
+	last, idle := map[string]time.Time{}, map[string]bool{}
+	for _, g := range s.Groups() {
+		at, known := u.last[g.Name()]
+		if g.TakeUse() || !known {
+			at = now
+		}
+		last[g.Name()] = at
+		idle[g.Name()] = now.Sub(at) >= idleAfter && now.Sub(u.ofAll) >= idleAfter
+	}
+	u.last = last
+	return idle
 }
 
 // age is the one clock of freshness: when the last refresh has succeeded. It decides when

@@ -52,6 +52,7 @@ type Reloader struct {
 	ticks   atomic.Uint64                     // the last tick that was taken
 
 	subscribers atomic.Int64 // who needs every version
+	uses        uses         // when groups were last used
 
 	client  *discovery.Client
 	options Options
@@ -64,7 +65,7 @@ type Reloader struct {
 func New(client *discovery.Client, options Options) *Reloader {
 	r := &Reloader{client: client, options: options, age: newAge(options.MaxAge)}
 	r.flights = flights{perform: r.perform, tick: r.tick, current: r.Snapshot}
-	r.current.Store(&snapshot.Snapshot{})
+	r.current.Store(snapshot.New())
 	return r
 }
 
@@ -87,12 +88,6 @@ func (r *Reloader) Changed() <-chan struct{} {
 func (r *Reloader) Reset() {
 	now := r.tick()
 	r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.Reset(now) })
-}
-
-// ResetGroup is Reset for one group, which is then read live.
-func (r *Reloader) ResetGroup(group string) {
-	now := r.tick()
-	r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.ResetGroup(group, now) })
 }
 
 func (r *Reloader) tick() snapshot.Tick {

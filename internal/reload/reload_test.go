@@ -199,8 +199,6 @@ func TestVersionOfAPeerStays(t *testing.T) {
 		look("at first", "policy", "New", "v2", "v2", 2)
 		look("what nobody serves", "policy", "Absent", "v2", "", 3)
 		look("known", "policy", "New", "v2", "v2", 0)
-		r.ResetGroup("policy")
-		look("after a reset of the group", "policy", "New", "v2", "v2", 3)
 		look("a version that the document does not have", "policy", "New", "v9", "", 1)
 		look("a group that peers alone serve, and its list", "batch", "Absent", "", "", 6)
 		server.SetPeers()

@@ -87,6 +87,11 @@ func (s *Snapshot) find(room []match, q *Query, l *lack) (found []match) {
 			break // likewise
 		}
 	}
+	if !q.InOneGroup() {
+		s.use()
+	} else if len(found) > 0 {
+		found[0].group.use()
+	}
 	switch {
 	case len(found) == 0:
 		l.any = true
@@ -102,6 +107,7 @@ func (s *Snapshot) best(q *Query) (best match, current bool) {
 		for _, i := range q.positions(g, make([]int32, 0, 8)) {
 			v := &g.versions[i]
 			if row := q.in(v); row != nil {
+				g.use()
 				return match{g, v, row}, true
 			}
 		}

@@ -7,7 +7,7 @@
 // Group and a Table never change once made; With… and Reset… make a new Snapshot that
 // shares every group that they did not touch. Any number of goroutines may read a
 // Snapshot, and snapshots of different servers may share groups. One thing is added
-// later, by lookups and atomically: an index that changes no answer.
+// later, by lookups and atomically: an index that changes no answer, and that a group is in use.
 //
 // Every answer equals the one that k8s.io/client-go/restmapper.NewDiscoveryRESTMapper
 // gives over the same groups in the same order: value, order, error type and error text.

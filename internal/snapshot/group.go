@@ -5,6 +5,7 @@ package snapshot
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 )
 
 // Tick numbers the reads and resets of one mapper in the order in which they began. A
@@ -32,7 +33,9 @@ type Version struct {
 	// read there has Read <= Asked. News ends a failure: then it counts as never asked.
 	Asked Tick
 
-	named Tick // when a list, or a document with news of it, last named it; 0: not since it was found gone
+	// named is when the latest list, or the latest document with news of the group, named it: then it has a place
+	// in the order. 0: that left it out, or it was found gone since.
+	named Tick
 }
 
 // known reports whether the version was ever read, or asked in vain, and nobody has named it since
@@ -69,16 +72,19 @@ type Group struct {
 // overlay is what a snapshot knows of a group beside what the document says.
 type overlay struct {
 	document *Group // what that says; nil if it has no such group
-	listed   Tick   // when the group's own list was last read; or the last document that had it, if no longer (no reset was pending then)
-	reset    Tick   // the last ResetGroup while it is pending, else 0
+
+	used   *atomic.Bool // a lookup was answered from the group since somebody took note of that; all copies share it
+	listed Tick         // when the group's own list was last read; or the last document that had it, if no longer
 }
 
-// awaits reports whether a ResetGroup is pending, and v was not read live since.
-func (o *overlay) awaits(v *Version) bool {
-	if o.reset == 0 {
-		return false
+// TakeUse reports whether a lookup was answered from the group since the last call.
+func (g *Group) TakeUse() bool { return g.over != nil && g.over.used.Swap(false) }
+
+// use notes that a lookup is answered from the group. It does not write if that is known.
+func (g *Group) use() {
+	if g.over != nil && !g.over.used.Load() {
+		g.over.used.Store(true)
 	}
-	return v.Asked < o.reset || v.Err != nil
 }
 
 // NewGroup makes a group of a document, of versions in server order. preferred may be
@@ -213,12 +219,12 @@ func (g *Group) sameAnswers(other *Group) bool {
 
 // sameAsDocument reports whether g answers as a document's group does: the same versions in the same
 // order, and of each the same answers or a failure. Of versions that the document only names it says no
-// more. A group whose reset is pending does not. document may be nil.
+// more. document may be nil.
 func (g *Group) sameAsDocument(document *Group) bool {
 	switch {
 	case g == document:
 		return true
-	case document == nil, g.laid().reset > 0, g.preferred != document.preferred:
+	case document == nil, g.preferred != document.preferred:
 		return false
 	}
 	return slices.EqualFunc(g.versions, document.versions, func(v, documented Version) bool {

@@ -2,7 +2,10 @@
 
 package snapshot
 
-import "slices"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // How a read changes what is known (R1, R2, R4). Only the 404 of a version's own path removes the
 // version. Of two reads the one that began later counts. A document that repeats what it had of a
@@ -24,7 +27,7 @@ func (s *Snapshot) WithDocument(doc *Document, now Tick) *Snapshot {
 		return &next
 	}
 	next.groups = make([]*Group, 0, len(doc.groups))
-	for _, name := range keepPlaces(groupNames(s.groups), groupNames(doc.groups)) {
+	for _, name := range mergeOrder(groupNames(s.groups), groupNames(doc.groups)) {
 		if g := s.withDocument(s.Group(name), doc.Group(name), all, now); g != nil {
 			if doc.aggregated && g.sameAsDocument(g.laid().document) && g.lastAsked() < now {
 				g = g.laid().document
@@ -44,29 +47,19 @@ func groupNames(groups []*Group) []string {
 	return names
 }
 
-// keepPlaces returns names, and those of old that are not among them behind the one that they
-// followed: lookups in many groups must not answer something else while a server starts.
-func keepPlaces(old, names []string) []string {
+// mergeOrder returns names, and then those of old that are not among them, in their order. What the latest order
+// leaves out has no place in it, wherever it stood before: any place among the names would be a guess, and a lookup
+// that chooses must not be answered from one. [v1beta1, v1, v2alpha1] and then [v1, v1beta1] is [v1, v1beta1, v2alpha1].
+func mergeOrder(old, names []string) []string {
 	if slices.Equal(old, names) {
 		return names // as nearly always
 	}
-	position := make(map[string]int, len(names))
-	for i, name := range names {
-		position[name] = i
-	}
-	left := map[int][]string{}
-	at := -1
-	for _, name := range old {
-		if i, ok := position[name]; ok {
-			at = i
-		} else {
-			left[at] = append(left[at], name)
-		}
-	}
-	all := append(make([]string, 0, len(old)+len(names)), left[-1]...)
-	for i, name := range names {
-		if position[name] == i { // once
-			all = append(append(all, name), left[i]...)
+	all := make([]string, 0, len(old)+len(names))
+	known := make(map[string]bool, len(old)+len(names))
+	for _, name := range slices.Concat(names, old) {
+		if !known[name] {
+			known[name] = true
+			all = append(all, name)
 		}
 	}
 	return all
@@ -80,7 +73,7 @@ func (s *Snapshot) withDocument(g, document *Group, all bool, now Tick) *Group {
 	}
 	next := s.fork(g, g.name)
 	next.over.document = document
-	if document == nil && g.laid().document != nil && next.over.reset == 0 {
+	if document == nil && g.laid().document != nil {
 		next.over.listed = max(next.over.listed, s.read)
 	}
 	if all || document != g.laid().document {
@@ -97,7 +90,7 @@ func (s *Snapshot) withDocument(g, document *Group, all bool, now Tick) *Group {
 
 // isLeft reports whether anything is known of a group of the snapshot's own.
 func (g *Group) isLeft() bool {
-	return g.over.document != nil || g.over.reset > 0 || len(g.versions) > 0
+	return g.over.document != nil || len(g.versions) > 0
 }
 
 // takeNews replaces what was read before the document's read began. What document does not have
@@ -114,14 +107,13 @@ func (g *Group) takeNews(document *Group, now Tick) {
 	}
 	if g.over.listed < now {
 		g.preferred = document.preferred
-		g.arrange(document.names())
+		g.arrange(document.names(), now)
 	}
 }
 
 // takeNews takes what a document says that was read at now. A version that the document marks as
 // stale, or only names, keeps its table: that says nothing of what it serves.
 func (v *Version) takeNews(news *Version, now Tick) {
-	v.named = max(v.named, now)
 	if news.Table != nil && v.Read < now {
 		v.Table, v.Gone, v.Read = news.Table, false, now
 	}
@@ -144,11 +136,15 @@ func (g *Group) names() []string {
 	return names
 }
 
-// arrange puts the versions into the order of names.
-func (g *Group) arrange(names []string) {
+// arrange puts the versions into the order of names, which was read at now.
+func (g *Group) arrange(names []string, now Tick) {
 	versions := make([]Version, 0, len(g.versions))
-	for _, name := range keepPlaces(g.names(), names) {
+	for i, name := range mergeOrder(g.names(), names) {
 		if v := g.Version(name); v != nil {
+			v.named = 0
+			if i < len(names) {
+				v.named = now
+			}
 			versions = append(versions, *v)
 		}
 	}
@@ -172,10 +168,9 @@ func (s *Snapshot) WithList(group string, versions []string, preferred string, n
 			if next.Version(name) == nil {
 				next.versions = append(next.versions, Version{Name: name})
 			}
-			next.Version(name).named = now
 		}
 		next.preferred = preferred
-		next.arrange(versions)
+		next.arrange(versions, now)
 	}
 	return s.with(next)
 }
@@ -195,33 +190,16 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 	next := s.fork(g, group)
 	if v == nil {
 		next.versions = append(next.versions, Version{Name: version})
-		if s.forgotReset(g, now) {
-			next.over.reset = s.lastReset
-		}
 	}
 	v = next.Version(version)
 	v.take(found, now)
-	if news {
-		v.named = max(v.named, s.news)
+	if news && next.over.listed < s.news {
+		v.named = s.news
 	}
 	if documented != nil && documented.Table.sameAnswers(v.Table) {
 		v.Table = documented.Table // one copy for all mappers
 	}
 	return s.with(next)
-}
-
-// forgotReset reports whether g may have been reset after now, and have forgotten that because its
-// list, and all that it knew, was read since: a version that it did not know was not. g may be nil.
-func (s *Snapshot) forgotReset(g *Group, now Tick) bool {
-	switch {
-	case s.lastReset < now, s.lastReset == s.reset: // nothing was, or all
-		return false
-	case g == nil:
-		return true
-	case g.over == nil:
-		return s.read > now
-	}
-	return g.over.listed > now
 }
 
 // take takes what the version's own path has told at now.
@@ -256,25 +234,15 @@ func (s *Snapshot) newsSince(group string, from *Snapshot, now Tick) bool {
 // Reset makes everything count as unread that was read before now.
 func (s *Snapshot) Reset(now Tick) *Snapshot {
 	next := *s
-	next.reset, next.lastReset = max(now, s.reset), max(now, s.lastReset)
+	next.reset = max(now, s.reset)
 	return &next
-}
-
-// ResetGroup makes one group count as unread until its list and each of its versions were
-// read live after now. An unknown group counts as known until then.
-func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
-	g := s.fork(s.Group(group), group)
-	g.over.reset = max(g.over.reset, now)
-	next := s.with(g)
-	next.lastReset = max(now, s.lastReset)
-	return next
 }
 
 // fork returns a copy of g to change, which lies over what the document says of the group. Its
 // versions may be changed, too. g is nil if nothing is known of the group.
 func (s *Snapshot) fork(g *Group, name string) *Group {
 	if g == nil {
-		return &Group{name: name, over: &overlay{}}
+		return &Group{name: name, over: &overlay{used: new(atomic.Bool)}}
 	}
 	own := &struct { // one allocation
 		group Group
@@ -282,6 +250,9 @@ func (s *Snapshot) fork(g *Group, name string) *Group {
 	}{*g, g.laid()}
 	next := &own.group
 	next.over, next.versions = &own.over, slices.Clone(g.versions)
+	if next.over.used == nil {
+		next.over.used = new(atomic.Bool)
+	}
 	if g.over == nil {
 		for i := range next.versions {
 			v := &next.versions[i]
@@ -297,16 +268,7 @@ func (s *Snapshot) fork(g *Group, name string) *Group {
 // finish ends the change of a copy.
 func (g *Group) finish() {
 	g.forget()
-	g.settle()
 	g.rank()
-}
-
-// settle forgets the reset of the group once its list and each of its versions were read live.
-func (g *Group) settle() {
-	awaited := func(v Version) bool { return g.over.awaits(&v) }
-	if g.over.listed > g.over.reset && !slices.ContainsFunc(g.versions, awaited) {
-		g.over.reset = 0
-	}
 }
 
 // mostUnnamed bounds the versions of a group that the document does not have, and mostLeft the

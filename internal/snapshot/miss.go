@@ -51,7 +51,7 @@ func (p Progress) left(reads []Read) (groups [][]Read) {
 // proof lists the reads that show that nothing serves what the lookup looks for.
 func (s *Snapshot) proof(q *Query, p Progress) (reads []Read) {
 	searched := s.GroupsOf(q)
-	if len(searched) == 0 && q.namesVersions() { // the server may have the group all the same
+	if len(searched) == 0 && q.InOneGroup() && (q.namesVersions() || q.Thorough) { // the server may have the group all the same
 		searched = []*Group{{name: q.Group}}
 	}
 	for _, g := range searched {
@@ -60,14 +60,22 @@ func (s *Snapshot) proof(q *Query, p Progress) (reads []Read) {
 	return reads
 }
 
+// Proves reports whether the document proves what a version serves, so that it does not matter to the lookup whether
+// the version's own path can be read: the lookup does not name the group, the document has the resources of the
+// version, and no live read has found anything else.
+func (s *Snapshot) Proves(q *Query, group, version string) bool {
+	g := s.Group(group)
+	documented := g.laid().document.Version(version).table()
+	return s.Aggregated() && g != nil && !q.names(g) && documented != nil && g.Version(version).table().sameAnswers(documented)
+}
+
 // proofIn has the rows without an answer, for one group.
 func (s *Snapshot) proofIn(g *Group, q *Query, p Progress) (reads []Read) {
-	first := s.Read() && p.Began == 0 // nothing was known when the lookup began
+	first := s.Read() && p.Began == 0 && !q.Thorough // nothing was known when the lookup began
 	listed := g.laid().listed
-	if !q.names(g) && g.sameAsDocument(g.laid().document) {
-		if s.Aggregated() && !first {
-			return nil // the document is younger than the lookup, and counts as a live read
-		}
+	unproved := func(v Version) bool { return !s.Proves(q, g.name, v.Name) }
+	same := !q.names(g) && g.sameAsDocument(g.laid().document)
+	if same || len(g.versions) > 0 && !slices.ContainsFunc(g.versions, unproved) {
 		listed = s.listedAt(g) // the document lists the group as well
 	}
 	names := q.about(g)
@@ -80,6 +88,10 @@ func (s *Snapshot) proofIn(g *Group, q *Query, p Progress) (reads []Read) {
 		v := g.Version(name)
 		asked := false
 		switch {
+		case s.Proves(q, g.name, name):
+			asked = true // the document is younger than the lookup, and counts as a live read
+		case same && s.Aggregated() && v == nil:
+			asked = true // likewise
 		case first && s.Aggregated(): // nothing was known when it began | the document has all versions, none stale
 			asked = v == nil || v.Table != nil
 		case v != nil && v.Asked > p.Began: // unless a document has overtaken that

@@ -3,6 +3,7 @@
 package snapshot
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -25,6 +26,9 @@ type Query struct {
 	// without a version the beginning of a group's name suffices, and "" matches any
 	// group.
 	ByResource bool
+	// Thorough reports whether no document proves that the group named has nothing: its list and its versions
+	// are read, too, also by the mapper's first lookup.
+	Thorough bool
 }
 
 // KindQuery is the query of a lookup by kind, in the given versions or in any.
@@ -68,6 +72,26 @@ func coerce(query schema.GroupVersionResource) schema.GroupVersionResource {
 // ignores those (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper).
 func unspecified(version string) bool {
 	return version == "" || version == runtime.APIVersionInternal
+}
+
+// String returns what the lookup looks for, for an error.
+func (q *Query) String() string {
+	switch {
+	case q.AnyGroup():
+		return fmt.Sprintf("resource %q in any group", q.Name)
+	case q.anyVersion():
+		return fmt.Sprintf("%s %q in group %q", q.Sought(), q.Name, q.Group)
+	default:
+		return fmt.Sprintf("%s %q in group %q, versions %q", q.Sought(), q.Name, q.Group, q.Versions)
+	}
+}
+
+// Sought returns the word for what the lookup looks for: "kind" or "resource".
+func (q *Query) Sought() string {
+	if q.ByResource {
+		return "resource"
+	}
+	return "kind"
 }
 
 // AnyGroup reports whether the lookup names no group.
@@ -133,9 +157,8 @@ func (q *Query) about(g *Group) (names []string) {
 	if !q.anyVersion() {
 		return q.Versions
 	}
-	reset := g.laid().reset
 	for _, i := range g.ranked {
-		if v := &g.versions[i]; !v.Gone || v.returned() || v.Asked < reset {
+		if v := &g.versions[i]; !v.Gone || v.returned() {
 			names = append(names, v.Name)
 		}
 	}

@@ -23,12 +23,12 @@ func (s *Snapshot) LiveReads(group string) (reads []Read) {
 
 // Due lists the live reads that a refresh makes after it has read the document (R5): of each group
 // that differs from the document. Without the aggregated document it lists the versions that were
-// tried since the last reset, or have failed, or all.
+// tried since the last reset, or have failed, without those of idle groups, or all.
 //
 // dropped are the versions that the document no longer has with their groups, the least recently
 // asked first. Make these reads in turn, and stop at the first version that is not gone: then the
 // document is behind, as that of a server that starts.
-func (s *Snapshot) Due(all bool) (differing [][]Read, dropped []Read) {
+func (s *Snapshot) Due(all bool, idle map[string]bool) (differing [][]Read, dropped []Read) {
 	asked := map[Read]Tick{}
 	for _, g := range s.groups {
 		same := g.sameAsDocument(g.laid().document)
@@ -38,11 +38,13 @@ func (s *Snapshot) Due(all bool) (differing [][]Read, dropped []Read) {
 		reads, o := s.LiveReads(g.name), g.laid()
 		versions := reads[:len(reads)-1]
 		switch {
-		case o.document == nil && o.reset == 0:
+		case o.document == nil:
 			for _, r := range versions {
 				asked[r] = g.Version(r.Version).Asked
 			}
 			dropped = append(dropped, versions...)
+			continue
+		case same && !all && idle[g.name]:
 			continue
 		case same && !all:
 			reads = slices.DeleteFunc(versions, func(r Read) bool {

@@ -139,12 +139,7 @@ func (h *history) do(words []string) (string, error) {
 			h.version(word, h.began, h.from)
 		}
 	case "reset":
-		if len(args) == 0 {
-			h.Snapshot = h.Reset(h.tick())
-		}
-		for _, group := range args {
-			h.Snapshot = h.ResetGroup(group, h.tick())
-		}
+		h.Snapshot = h.Reset(h.tick())
 	default:
 		return h.tell(command, args)
 	}
@@ -184,15 +179,8 @@ func (h *history) tell(command string, args []string) (string, error) {
 		found := h.find(nil, &h.asked, &lack{})
 		h.progress.Found = len(found) > 0
 		return cmp.Or(textOf(slices.Concat(h.Next(h.asked, h.progress)...)), "nothing"), nil
-	case "pending":
-		for _, g := range h.groups {
-			if g.laid().reset > 0 {
-				all = append(all, g.name)
-			}
-		}
-		return cmp.Or(strings.Join(all, " "), "none"), nil
 	case "due":
-		differing, dropped := h.Due(len(args) > 0)
+		differing, dropped := h.Due(len(args) > 0, nil)
 		return strings.TrimSpace(textOf(slices.Concat(differing...)) + " | " + textOf(dropped)), nil
 	case "overlaid":
 		return fmt.Sprint(h.overlaid()), nil

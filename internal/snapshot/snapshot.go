@@ -4,6 +4,7 @@ package snapshot
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -13,13 +14,27 @@ import (
 type Snapshot struct {
 	index // of the groups; some may serve nothing any more
 
-	doc       *Document // the last document. Invariant: it is nil if and only if read is 0
-	read      Tick      // when that was last read
-	news      Tick      // when it was last news of any group. Invariant: news <= read
-	reset     Tick      // the last Reset: what was read before it is not current
-	lastReset Tick      // the last Reset or ResetGroup. Invariant: reset <= lastReset
+	doc   *Document // the last document. Invariant: it is nil if and only if read is 0
+	read  Tick      // when that was last read
+	news  Tick      // when it was last news of any group. Invariant: news <= read
+	reset Tick      // the last Reset: what was read before it is not current
 
 	generation uint64
+
+	used *atomic.Bool // as of a group, of a lookup that several groups may answer; nil in the zero Snapshot
+}
+
+// New returns a Snapshot that knows nothing, and notes which groups lookups use.
+func New() *Snapshot { return &Snapshot{used: new(atomic.Bool)} }
+
+// TakeUse reports whether a lookup that several groups may answer was made since the last call.
+func (s *Snapshot) TakeUse() bool { return s.used != nil && s.used.Swap(false) }
+
+// use notes that such a lookup is made.
+func (s *Snapshot) use() {
+	if s.used != nil && !s.used.Load() {
+		s.used.Store(true)
+	}
 }
 
 // Groups returns the groups in server order, without those that serve nothing.
@@ -41,11 +56,8 @@ func (s *Snapshot) Document() *Document { return s.doc }
 // Aggregated reports whether the document has the resources of every version.
 func (s *Snapshot) Aggregated() bool { return s.doc != nil && s.doc.aggregated }
 
-// LastReset returns the tick of the last reset of everything.
+// LastReset returns the tick of the last reset.
 func (s *Snapshot) LastReset() Tick { return s.reset }
-
-// LastResetOfAny returns the tick of the last reset, of everything or of a group.
-func (s *Snapshot) LastResetOfAny() Tick { return s.lastReset }
 
 // Serves reports whether a version of a group is known, read or not, and not gone.
 func (s *Snapshot) Serves(group, version string) bool {
@@ -88,8 +100,7 @@ func (s *Snapshot) Since(reset Tick) *Snapshot {
 }
 
 // The facts below decide whether an answer is current. A group that nothing lies over is as old as
-// the document, which confirms it each time that it is read (R2). A ResetGroup that is pending
-// asks for live reads besides.
+// the document, which confirms it each time that it is read (R2).
 
 // current reports whether what v serves was read since the last reset: then a lookup may be
 // answered from it.
@@ -97,19 +108,17 @@ func (s *Snapshot) current(g *Group, v *Version) bool {
 	if g.over == nil {
 		return s.read > s.reset
 	}
-	return v.Read > s.reset && !g.over.awaits(v)
+	return v.Read > s.reset
 }
 
 // asked reports whether v was read since the last reset, or asked in vain: then it keeps no
 // answer from being current that does not rest on it.
 func (s *Snapshot) asked(g *Group, v *Version) bool {
-	switch {
-	case !v.known():
+	if !v.known() {
 		return false
-	case g.over == nil:
+	}
+	if g.over == nil {
 		return s.read > s.reset
-	case v.Asked < g.over.reset:
-		return false
 	}
 	return max(v.Read, v.Asked) > s.reset
 }
@@ -126,8 +135,7 @@ func (s *Snapshot) listedAt(g *Group) Tick {
 
 // currentList reports whether that was since the last reset.
 func (s *Snapshot) currentList(g *Group) bool {
-	o := g.laid()
-	return s.listedAt(g) > s.reset && o.listed >= o.reset
+	return s.listedAt(g) > s.reset
 }
 
 // placed reports whether it is known where v stands among the versions of g: a list or a document

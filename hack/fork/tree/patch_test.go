@@ -93,7 +93,9 @@ func keepsTheRest(t *testing.T, upstream, made Files) {
 // fitsTogether checks the types of the packages of upstream's to which files are added.
 func fitsTogether(t *testing.T, made Files) {
 	t.Helper()
-	for _, dir := range []string{apiutilDir, "pkg/cache", "pkg/client", "pkg/handler", "pkg/metrics"} {
+	for _, dir := range []string{
+		apiutilDir, apiutilDir + "/discoverycache", apiutilDir + "/fleet", apiutilDir + "/served", "pkg/cache", "pkg/client", "pkg/handler", "pkg/metrics",
+	} {
 		for _, problem := range problems(t, made, dir) {
 			t.Error(problem)
 		}
@@ -158,8 +160,8 @@ func sameAPI(t *testing.T, upstream, made Files) {
 	}
 	moved := Files{}
 	for name, file := range ours {
-		if path.Dir(name) == "apiutil" {
-			moved[path.Join(apiutilDir, path.Base(name))] = file
+		if strings.HasPrefix(name, "apiutil/") {
+			moved[path.Join(apiutilDir, strings.TrimPrefix(name, "apiutil/"))] = file
 		}
 	}
 	want := exported(t, moved)

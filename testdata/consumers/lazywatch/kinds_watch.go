@@ -10,13 +10,18 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil/served"
 )
 
 // freshMapper is the RESTMapper of a controller-runtime with freshmapper inside.
-// RunWhileServed is a method of it.
 type freshMapper struct{ *apiutil.DynamicRESTMapper }
+
+func (m freshMapper) RunWhileServed(ctx context.Context, run func(context.Context) error, kinds ...schema.GroupVersionKind) error {
+	return served.RunWhile(ctx, m.DynamicRESTMapper, run, kinds...)
+}
 
 // withAPIs gives the manager a mapper that watches what is served.
 func withAPIs(opts ctrl.Options, rescan time.Duration) ctrl.Options {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil/fleet"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -62,21 +63,21 @@ func (o *options) addTo(flags *flag.FlagSet) {
 
 // runWatchdog watches the clusters whose kubeconfigs are in Secrets with the label of the kubeconfig provider.
 func runWatchdog(ctx context.Context, cfg *rest.Config, opts options) error {
-	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{
+	mappers := fleet.New(apiutil.DynamicRESTMapperOptions{
 		RefreshInterval: opts.interval,
 		UnhealthyAfter:  opts.tolerate,
 		Logger:          ctrl.Log.WithName("restmapper"),
 	})
-	watchdog := newWatchdog(fleet, opts, ctrl.Log.WithName("watchdog"))
-	mgr, err := opts.NewManager(ctx, cfg, "selfheal", func(o *cluster.Options) { o.MapperProvider = fleet.Provider("") })
+	watchdog := newWatchdog(mappers, opts, ctrl.Log.WithName("watchdog"))
+	mgr, err := opts.NewManager(ctx, cfg, "selfheal", func(o *cluster.Options) { o.MapperProvider = mappers.Provider("") })
 	if err != nil {
 		return err
 	}
 	err = errors.Join(
 		mgr.Add(watchdog),
-		mgr.AddReadyzCheck("clusters", fleet.Healthz), // fails only when all clusters are unhealthy
+		mgr.AddReadyzCheck("clusters", mappers.Healthz), // fails only when all clusters are unhealthy
 		mgr.AddMetricsServerExtraHandler("/clusters", http.HandlerFunc(watchdog.serveRecords)),
-		mgr.AddMetricsServerExtraHandler("/debug/restmappers", fleet.DebugHandler()),
+		mgr.AddMetricsServerExtraHandler("/debug/restmappers", mappers.DebugHandler()),
 	)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil/fleet"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
@@ -21,10 +22,10 @@ import (
 // watchdog looks at all clusters again and again, and repairs those that are unhealthy. It is a runnable of a
 // multi-cluster manager, which engages the clusters.
 type watchdog struct {
-	fleet *apiutil.Fleet
-	opts  options
-	log   logr.Logger
-	begun time.Time
+	mappers *fleet.Fleet
+	opts    options
+	log     logr.Logger
+	begun   time.Time
 
 	mu       sync.Mutex         // guards the rest
 	clusters map[string]watched // that are engaged
@@ -37,12 +38,12 @@ type watched struct {
 	mapper  *apiutil.DynamicRESTMapper
 }
 
-func newWatchdog(fleet *apiutil.Fleet, opts options, log logr.Logger) *watchdog {
+func newWatchdog(mappers *fleet.Fleet, opts options, log logr.Logger) *watchdog {
 	records, err := load(opts.file)
 	if err != nil {
 		log.Error(err, "Nothing is known from before the program was started")
 	}
-	return &watchdog{fleet: fleet, opts: opts, log: log, begun: time.Now(), clusters: map[string]watched{}, records: records}
+	return &watchdog{mappers: mappers, opts: opts, log: log, begun: time.Now(), clusters: map[string]watched{}, records: records}
 }
 
 // Engage is called for each cluster that is added, with a context that ends when the cluster is removed. It sends no
@@ -52,7 +53,7 @@ func (w *watchdog) Engage(ctx context.Context, name multicluster.ClusterName, cl
 	if !ok {
 		return fmt.Errorf("the RESTMapper of cluster %q is a %T", name, cl.GetRESTMapper())
 	}
-	if err := w.fleet.Engage(ctx, name.String(), mapper); err != nil {
+	if err := w.mappers.Engage(ctx, name.String(), mapper); err != nil {
 		return err
 	}
 	added := watched{cl, mapper}
@@ -85,7 +86,7 @@ func (w *watchdog) Start(ctx context.Context) error {
 		case <-time.After(lookEvery):
 		}
 	}
-	return w.fleet.Start(ctx)
+	return w.mappers.Start(ctx)
 }
 
 // look updates the records of all clusters. It returns the cluster that waits longest for a repair that is due, if any.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiutil
+// Package discoverycache keeps what client-go's discovery returns, and a RESTMapper keeps it fresh. Use it in the
+// place of client-go's memory.NewMemCacheClient, for what a RESTMapper does not know: verbs, short names, categories
+// and subresources, and for functions that take a discovery.CachedDiscoveryInterface, such as
+// restmapper.NewDeferredDiscoveryRESTMapper and restmapper.NewShortcutExpander.
+package discoverycache
 
 import (
 	"cmp"
@@ -21,11 +25,13 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/freshmapper/freshmapper/apiutil"
 	ours "github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/engine"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// NewCachedDiscovery returns a cache of what c reads, which m keeps fresh, in the place of
+// New returns a cache of what c reads, which m keeps fresh, in the place of
 // client-go's memory.NewMemCacheClient: for verbs, short names, categories and subresources. m and c
 // must not be nil, and of the same server. It sends no request and starts no goroutine. All methods
 // may be called from any goroutine. The cache owns what they return: do not change it.
@@ -40,9 +46,10 @@ import (
 // Fresh asks the server, so a mapper of restmapper.NewDeferredDiscoveryRESTMapper finds a late kind
 // at the first lookup, if the server's document has it. Give each such mapper a cache of its own.
 // Without aggregated discovery, a refresh of m reads every version from now on.
-func NewCachedDiscovery(m *DynamicRESTMapper, c discovery.DiscoveryInterface) discovery.CachedDiscoveryInterface {
-	m.reloader.KeepAll()
-	d := &cachedDiscovery{DiscoveryInterface: c, mapper: m, repeats: flowcontrol.NewTokenBucketPassiveRateLimiter(1.0/60, 4)}
+func New(m *apiutil.DynamicRESTMapper, c discovery.DiscoveryInterface) discovery.CachedDiscoveryInterface {
+	e := engine.Of(m)
+	e.Reloader.KeepAll()
+	d := &cachedDiscovery{DiscoveryInterface: c, engine: e, repeats: flowcontrol.NewTokenBucketPassiveRateLimiter(1.0/60, 4)}
 	d.last.Store(&reading{err: errUnread})
 	return d
 }
@@ -50,7 +57,7 @@ func NewCachedDiscovery(m *DynamicRESTMapper, c discovery.DiscoveryInterface) di
 // cachedDiscovery answers from its last reading. The mapper says when to make another.
 type cachedDiscovery struct {
 	discovery.DiscoveryInterface // what is not cached is its
-	mapper                       *DynamicRESTMapper
+	engine                       *engine.Engine
 	last                         atomic.Pointer[reading]
 	given                        atomic.Pointer[reading]        // what a deferred mapper has: the first since Invalidate
 	repeats                      flowcontrol.PassiveRateLimiter // of readings that would follow each other at once
@@ -66,14 +73,14 @@ type state struct {
 }
 
 func (d *cachedDiscovery) state() state {
-	s := d.mapper.reloader.Snapshot()
-	return state{s.Generation(), s.Document(), s.LastResetOfAny()}
+	s := d.engine.Reloader.Snapshot()
+	return state{s.Generation(), s.Document(), s.LastReset()}
 }
 
 // current returns the last reading. It waits for the next one if the mapper has learnt of a
 // change, or if there is nothing to answer with: in an outage only now and then.
 func (d *cachedDiscovery) current() *reading {
-	d.mapper.noteUse()
+	d.engine.NoteUse()
 	r := d.last.Load()
 	due := time.Since(r.ended) >= r.pause
 	if r.state == d.state() && (r.err == nil || !due && !d.repeats.TryAccept()) {
@@ -84,7 +91,7 @@ func (d *cachedDiscovery) current() *reading {
 	}
 	for range 2 { // the first one may have begun before the change
 		next, joined := d.begin()
-		most := d.mapper.options.RequestTimeout
+		most := d.engine.Options.RequestTimeout
 		if r.err == nil { // nobody waits for one that is late
 			most -= time.Since(next.began)
 		}
@@ -114,12 +121,12 @@ func (d *cachedDiscovery) begin() (next *reading, joined bool) {
 // refresh makes the mapper read the document; without the aggregated one, also the versions that
 // answer soon.
 func (d *cachedDiscovery) refresh() error {
-	d.mapper.noteUse()
+	d.engine.NoteUse()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	err := d.mapper.reloader.ReadDocument(ctx)
-	if err == nil && !d.mapper.reloader.Snapshot().Aggregated() {
-		_ = d.mapper.reloader.Refresh(ctx)
+	err := d.engine.Reloader.ReadDocument(ctx)
+	if err == nil && !d.engine.Reloader.Snapshot().Aggregated() {
+		_ = d.engine.Reloader.Refresh(ctx)
 	}
 	return err
 }
@@ -142,7 +149,7 @@ func (d *cachedDiscovery) Fresh() bool {
 }
 
 func (d *cachedDiscovery) Invalidate() {
-	d.mapper.Reset()
+	d.engine.Reloader.Reset()
 	d.given.Store(nil)
 	last := d.last.Load()
 	d.last.Store(&reading{err: errUnread, lists: last.lists, state: d.state(), pause: last.pause}) // the pauses go on growing
@@ -266,15 +273,14 @@ func (d *cachedDiscovery) fill(r, last *reading) (err error) {
 		}
 	}
 	if len(r.lists) == 0 && len(r.failed) > 0 {
-		failed := ErrResourceDiscoveryFailed(r.failed)
-		return &failed
+		return d.engine.Options.DiscoveryFailed(r.failed)
 	}
 	for gv := range r.failed {
 		if list := last.lists[gv]; list != nil {
 			r.lists[gv] = list
 		}
 	}
-	return r.arrange(d.mapper.reloader.Snapshot())
+	return r.arrange(d.engine.Reloader.Snapshot())
 }
 
 // oneByOne is a discovery client with groups that are known, through which client-go reads lists.

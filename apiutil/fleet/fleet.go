@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiutil
+// Package fleet keeps one RESTMapper for each of many clusters, or for each identity with which a program
+// asks a cluster. Use it if your program works with several API servers, or makes a client for each piece of
+// work: with a mapper of its own each client would read the whole discovery document again.
+//
+// A Fleet makes the mapper of a key when it is first used, gives the same one to everybody who asks for the key,
+// lets it refresh while the fleet has it, and drops it when it has not been used for a while.
+package fleet
 
 import (
 	"cmp"
@@ -11,11 +17,14 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/engine"
+	"github.com/freshmapper/freshmapper/internal/report"
 )
 
 // Fleet is a set of mappers by a key that you choose, all with the same options: for
@@ -34,24 +43,25 @@ type Fleet struct {
 	IdleTimeout time.Duration // how long a mapper stays after its last use, by For or a lookup. Defaults to 10 minutes
 	MaxMappers  int           // how many stay; the least recently used goes first. Defaults to 1,000
 
-	options DynamicRESTMapperOptions
-	runs    sync.WaitGroup // mappers that refresh; added to under mu while ended is false
-	mu      sync.Mutex     // guards the rest, and members; nobody waits for anything while holding it
-	mappers map[string]*DynamicRESTMapper
+	options apiutil.DynamicRESTMapperOptions
+	runs    sync.WaitGroup     // mappers that refresh; added to under mu while ended is false
+	mu      sync.Mutex         // guards the rest, and members; nobody waits for anything while holding it
+	members map[string]*member // by key
 	turn    uint64
 	timed   bool // there is a timer for trim
 	ended   bool // Start's context has ended
 }
 
-// member is what a fleet keeps in a mapper that it made. The fleet's mu guards what is not
-// atomic.
+// member is a mapper that a fleet has made. The fleet's mu guards what may change.
 type member struct {
-	fleet *Fleet
-	name  atomic.Pointer[string] // the key that the log names; nil before there is one
-	used  atomic.Bool            // there was a lookup since the fleet last looked
-	last  time.Time              // when it was used
-	turn  uint64                 // orders what was used at the same time
-	reset time.Time              // when For has reset it
+	fleet  *Fleet
+	mapper *apiutil.DynamicRESTMapper
+	engine *engine.Engine
+
+	named bool      // it had a key
+	last  time.Time // when it was used
+	turn  uint64    // orders what was used at the same time
+	reset time.Time // when For has reset it
 
 	keys map[string]*engagement // that have this mapper, nil: not engaged; it refreshes while there is one
 	stop context.CancelFunc     // ends the run; nil: there is none
@@ -61,63 +71,75 @@ type member struct {
 // engagement lasts until its context ends.
 type engagement struct{ forget func() bool }
 
-// use notes a lookup. Only the first since the fleet last looked costs a write.
-func (mb *member) use() {
-	if mb != nil && !mb.used.Load() {
-		mb.used.Store(true)
-	}
-}
-
-// NewFleet returns a fleet of mappers with these options. For returns their errors.
-func NewFleet(opts DynamicRESTMapperOptions) *Fleet { return &Fleet{options: opts} }
+// New returns a fleet of mappers with these options. For returns their errors.
+func New(opts apiutil.DynamicRESTMapperOptions) *Fleet { return &Fleet{options: opts} }
 
 // For returns the mapper of a key. If there is none, For makes one for the API server of
 // cfg, which sends its requests through httpClient. The key "" stands for no key: each
 // call makes a mapper, which the fleet keeps only while it is engaged.
-func (f *Fleet) For(key string, cfg *rest.Config, httpClient *http.Client) (*DynamicRESTMapper, error) {
+func (f *Fleet) For(key string, cfg *rest.Config, httpClient *http.Client) (*apiutil.DynamicRESTMapper, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m := f.mappers[key]
-	if m == nil || key == "" {
+	mb := f.members[key]
+	if mb == nil || key == "" {
 		var err error
-		if m, err = NewDynamicRESTMapperWithOptions(cfg, httpClient, f.options); err != nil {
+		if mb, err = f.newMember(cfg, httpClient); err != nil {
 			return nil, err
 		}
-		m.followed.Apart = true
-		m.member = &member{fleet: f, keys: map[string]*engagement{}, run: make(chan struct{}, 1)}
 		if key == "" || f.ended {
-			return m, nil
+			return mb.mapper, nil
 		}
-		f.put(key, m, nil)
-		if !f.timed || len(f.mappers) > cmp.Or(f.MaxMappers, 1000) {
+		f.put(key, mb, nil)
+		if !f.timed || len(f.members) > cmp.Or(f.MaxMappers, 1000) {
 			defer f.trim()
 		}
-	} else if m.outdated() {
-		m.member.reset = time.Now()
-		m.Reset() // whoever begins with it now begins with what is served now
+	} else if mb.outdated() {
+		mb.reset = time.Now()
+		mb.mapper.Reset() // whoever begins with it now begins with what is served now
 	}
 	f.turn++
-	m.member.last, m.member.turn = time.Now(), f.turn
-	return m, nil
+	mb.last, mb.turn = time.Now(), f.turn
+	return mb.mapper, nil
+}
+
+func (f *Fleet) newMember(cfg *rest.Config, httpClient *http.Client) (*member, error) {
+	m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, httpClient, f.options)
+	if err != nil {
+		return nil, err
+	}
+	mb := &member{
+		fleet:  f,
+		mapper: m,
+		engine: engine.Of(m),
+		keys:   map[string]*engagement{},
+		run:    make(chan struct{}, 1),
+	}
+	mb.engine.Followed.Apart = true
+	mb.engine.Owner = mb
+	return mb, nil
 }
 
 // outdated reports whether nothing was confirmed or read for MaxAge, nor reset by For since then:
 // while a reset is pending, each lookup tries to read. The caller holds the fleet's mu.
-func (m *DynamicRESTMapper) outdated() bool {
-	read := m.health.Load().lastSuccess
-	return m.reloader.Stale() && time.Since(read) >= m.options.MaxAge && !read.Before(m.member.reset)
+func (mb *member) outdated() bool {
+	read := mb.engine.Reports.Health().LastSuccess
+	return mb.engine.Reloader.Stale() && time.Since(read) >= mb.engine.Options.MaxAge && !read.Before(mb.reset)
 }
 
 // Provider is For as a MapperProvider, an option of controller-runtime's cluster and
 // manager. If one MapperProvider is for many clusters, use Provider(""), and Engage.
 func (f *Fleet) Provider(key string) func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return func(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
-		return asRESTMapper(f.For(key, cfg, httpClient))
+		m, err := f.For(key, cfg, httpClient)
+		if err != nil {
+			return nil, err // a nil m in a meta.RESTMapper would not be nil
+		}
+		return m, nil
 	}
 }
 
-// Remove takes a key out of the fleet: the next For makes another mapper. Who has the old
-// one may go on using it.
+// Remove takes a key out of the fleet: the next For makes another mapper. A caller that has the
+// old one may go on using it.
 func (f *Fleet) Remove(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,74 +153,90 @@ func (f *Fleet) Remove(key string) {
 func (f *Fleet) Engage(ctx context.Context, key string, mapper meta.RESTMapper) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m, _ := mapper.(*DynamicRESTMapper)
-	err := context.Cause(ctx) // a cluster that is gone must not replace one that came later
+	mb := f.memberOf(mapper)
+	err := context.Cause(ctx) // a cluster that is gone must not replace one that was added later
 	switch {
-	case m == nil || m.member == nil || m.member.fleet != f:
+	case mb == nil:
 		err = fmt.Errorf("its RESTMapper, a %T, was not made by the fleet, set MapperProvider in its options to Provider of the fleet", mapper)
 	case err != nil:
 	case f.ended:
 		err = errors.New("Start of the fleet has ended")
-	case m.member.name.Load() == nil && m.started.Load():
+	case !mb.named && mb.engine.Started():
 		err = errors.New("its RESTMapper was started before, but only the fleet may start it")
 	default:
 		e := &engagement{}
 		e.forget = context.AfterFunc(ctx, func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			if m.member.keys[key] == e {
+			if mb.keys[key] == e {
 				f.remove(key)
 			}
 		})
-		f.put(key, m, e)
+		f.put(key, mb, e)
 		return nil
 	}
 	return fmt.Errorf("cluster %q does not join the fleet: %w", key, err)
 }
 
-// put gives a key to m, and makes m refresh. The caller holds mu.
-func (f *Fleet) put(key string, m *DynamicRESTMapper, e *engagement) {
-	mb := m.member
+// memberOf returns the member whose mapper that is, or nil if the fleet has not made it.
+func (f *Fleet) memberOf(mapper meta.RESTMapper) *member {
+	e := engine.Of(mapper)
+	if e == nil {
+		return nil
+	}
+	mb, _ := e.Owner.(*member)
+	if mb == nil || mb.fleet != f {
+		return nil
+	}
+	return mb
+}
+
+// put gives a key to mb, and makes its mapper refresh. The caller holds mu.
+func (f *Fleet) put(key string, mb *member, e *engagement) {
 	if old := mb.keys[key]; old != nil {
 		old.forget()
-	} else if f.mappers[key] != m {
+	} else if f.members[key] != mb {
 		f.remove(key)
 	}
-	if f.mappers == nil {
-		f.mappers = map[string]*DynamicRESTMapper{}
+	if f.members == nil {
+		f.members = map[string]*member{}
 	}
-	f.mappers[key], mb.keys[key] = m, e
-	mb.name.Store(&key)
+	f.members[key], mb.keys[key] = mb, e
+	mb.name(key)
 	if mb.stop != nil || f.options.RefreshInterval == 0 && !f.options.WatchAPIs {
 		return
 	}
-	m.started.Store(true)
+	mb.engine.SetStarted()
 	ctx, stop := context.WithCancel(context.Background())
 	mb.stop = stop
 	f.runs.Add(1)
 	go func() {
 		defer f.runs.Done()
 		mb.run <- struct{}{} // the run before may take seconds to stop
-		m.run(ctx)
+		mb.engine.Run(ctx)
 		<-mb.run
 	}()
 }
 
+// name sets the key that the log names.
+func (mb *member) name(key string) {
+	mb.named = true
+	mb.engine.Reports.SetCluster(key)
+}
+
 // remove takes a key from the mapper that has it. The caller holds mu.
 func (f *Fleet) remove(key string) {
-	m := f.mappers[key]
-	if m == nil {
+	mb := f.members[key]
+	if mb == nil {
 		return
 	}
-	mb := m.member
 	if e := mb.keys[key]; e != nil {
 		e.forget()
 	}
-	delete(f.mappers, key)
+	delete(f.members, key)
 	delete(mb.keys, key)
 	if len(mb.keys) > 0 {
-		left := slices.Min(slices.Collect(maps.Keys(mb.keys))) // the log must not name a cluster that has gone
-		mb.name.Store(&left)
+		mb.name(slices.Min(slices.Collect(maps.Keys(mb.keys)))) // the log must not name a cluster that was removed
 	} else if mb.stop != nil {
 		mb.stop()
 		mb.stop = nil
@@ -210,9 +248,8 @@ func (f *Fleet) remove(key string) {
 func (f *Fleet) trim() {
 	now, timeout := time.Now(), cmp.Or(f.IdleTimeout, 10*time.Minute)
 	idle, oldest, first := 0, "", (*member)(nil)
-	for key, m := range f.mappers {
-		mb := m.member
-		if mb.used.Swap(false) {
+	for key, mb := range f.members {
+		if mb.engine.TakeUse() {
 			mb.last = now
 		}
 		switch {
@@ -246,7 +283,7 @@ func (f *Fleet) Start(ctx context.Context) error {
 	<-ctx.Done()
 	f.mu.Lock()
 	f.ended = true
-	for key := range f.mappers {
+	for key := range f.members {
 		f.remove(key)
 	}
 	f.mu.Unlock()
@@ -257,27 +294,31 @@ func (f *Fleet) Start(ctx context.Context) error {
 // NeedLeaderElection returns false: Start runs on every replica.
 func (f *Fleet) NeedLeaderElection() bool { return false }
 
-func (f *Fleet) all() map[string]*DynamicRESTMapper {
+func (f *Fleet) all() map[string]*apiutil.DynamicRESTMapper {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.mappers)
+	all := make(map[string]*apiutil.DynamicRESTMapper, len(f.members))
+	for key, mb := range f.members {
+		all[key] = mb.mapper
+	}
+	return all
 }
 
-// ResetOnNoMatch is the function of that name for all mappers, because an error does not
+// ResetOnNoMatch is apiutil.ResetOnNoMatch for all mappers, because an error does not
 // say whose it is. It logs a line for each mapper that it resets.
 func (f *Fleet) ResetOnNoMatch(err error) (reset bool) {
 	for key, m := range f.all() {
-		if ResetOnNoMatch(err, m) {
+		if apiutil.ResetOnNoMatch(err, m) {
 			reset = true
-			m.options.Logger.Info("the RESTMapper is reset, because discovery is stale", "cluster", key)
+			engine.Of(m).Options.Logger.Info("the RESTMapper is reset, because discovery is stale", "cluster", key)
 		}
 	}
 	return reset
 }
 
 // Status returns the status of each mapper. It sends no request.
-func (f *Fleet) Status() map[string]DynamicRESTMapperStatus {
-	all := map[string]DynamicRESTMapperStatus{}
+func (f *Fleet) Status() map[string]apiutil.DynamicRESTMapperStatus {
+	all := map[string]apiutil.DynamicRESTMapperStatus{}
 	for key, m := range f.all() {
 		all[key] = m.Status()
 	}
@@ -306,7 +347,7 @@ func (f *Fleet) DebugHandler() http.Handler {
 		m := f.all()[req.URL.Query().Get("cluster")]
 		switch {
 		case !req.URL.Query().Has("cluster"):
-			debugHandler(func(bool) any { return map[string]any{"clusters": f.Status()} }).ServeHTTP(w, req)
+			report.Page(func(bool) any { return map[string]any{"clusters": f.Status()} }).ServeHTTP(w, req)
 		case m == nil:
 			http.Error(w, "the fleet has no such cluster", http.StatusNotFound)
 		default:

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package served
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/engine"
+	"github.com/freshmapper/freshmapper/internal/reload"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// Is reports whether the server serves a kind: what a program asks once, when it starts, to decide which
+// controllers it has. For a kind without a version, any version will do.
+//
+// The answer is that of a read which began after the call, of two requests mostly. A CustomResourceDefinition that is
+// not Established yet is not served. In an outage, and if anything else keeps the mapper from finding out, Is returns
+// an error, for which meta.IsNoMatchError is false. A group-version whose APIService does not answer is an error, too,
+// and others do not matter. Is does not try again: the error comes at once, or after RequestTimeout in all if the
+// server is silent, or when ctx ends.
+//
+// Each call costs requests: in a reconciler, look the kind up with the mapper, and ask meta.IsNoMatchError. The answer
+// is that of a moment: the kind may be installed, or removed, a second later. Wait and RunWhile follow it.
+func Is(ctx context.Context, mapper *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind) (bool, error) {
+	e := engine.Of(mapper)
+	defer e.NoteUse()
+	silent := discovery.NotAwaited(snapshot.ReadVersion(gvk.Group, gvk.Version), e.Options.RequestTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, e.Options.RequestTimeout, silent)
+	defer cancel()
+	q, find := lookupOf(gvk)
+	found := e.Reloader.LookupSince(ctx, e.Reloader.Now(), q, find)
+	known, current := find(found.Snapshot)
+	switch {
+	case current:
+		return true, nil
+	case found.Err != nil || len(found.Failed) > 0:
+		return false, e.LookupError(q, found.Failed, found.Err)
+	case known:
+		return false, e.LookupError(q, nil, errors.New("it was served, and no read confirms that"))
+	}
+	return false, nil
+}
+
+// lookupOf returns the lookup of a kind, in its version or in any.
+func lookupOf(gvk schema.GroupVersionKind) (snapshot.Query, reload.Finder) {
+	versions := []string{gvk.Version}
+	q := snapshot.KindQuery(gvk.GroupKind(), versions)
+	q.Thorough = true
+	return q, func(s *snapshot.Snapshot) (known, current bool) {
+		_, current, err := s.RESTMapping(gvk.GroupKind(), versions)
+		return err == nil, current
+	}
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// Of an error of a transport only words are shown that are known to be harmless, whatever else is in it: a secret
+// in any form, and the address of the server.
+func TestErrorsOfTransportsShowKnownWordsOnly(t *testing.T) {
+	const secret = "s3cr3t-Opaque.value"
+	const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2ln"
+	address := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 6443}
+	for text, want := range map[string]string{
+		"token: " + secret:                                             "token: …",
+		"{'token': '" + secret + "'}":                                  "…",
+		"'token': '" + secret + "'":                                    "'token': …",
+		"AWS_SECRET_ACCESS_KEY=" + secret:                              "…",
+		"kubelogin --oidc-client-secret " + secret + ": exit status 1": "… exit status 1",
+		jwt: "…",
+		"getting credentials: exec: executable aws failed with exit code 255":                                "getting credentials: exec: executable aws failed with exit code 255",
+		"oauth2: cannot fetch token: 400 Bad Request\nResponse: {\"password\":\"" + secret + "\"}":           "oauth2: cannot fetch token: 400 Bad Request Response: …",
+		`Post "https://me:` + secret + `@login.invalid/token?key=` + secret + `": connection refused`:        "Post … connection refused",
+		"dial tcp: lookup api.example.invalid on 192.0.2.53:53: no such host":                                "dial tcp: lookup … on … no such host",
+		"http2: server sent GOAWAY and closed the connection; LastStreamID=7, ErrCode=NO_ERROR, debug=\"x\"": "http2: server sent GOAWAY and closed the connection; …",
+		"stream error: stream ID 5; INTERNAL_ERROR; received from peer":                                      "stream error: stream ID 5; INTERNAL_ERROR; received from peer",
+		"http2: client connection lost": "http2: client connection lost",
+		strings.Repeat(secret, 1<<20):   "a text of 19922944 bytes, which is too long to be shown",
+		"\x1b[2J\nI1122 forged":         "…",
+	} {
+		c := newClient(t, transport(func(*http.Request) (*http.Response, error) { return nil, errors.New(text) }))
+		c.read.Store(true) // so that nothing is sent again
+		_, _, err := c.Version(context.Background(), "example.com", "v1")
+		if got := "discovery of example.com/v1 at /apis/example.com/v1 failed: " + want; err == nil || err.Error() != got {
+			t.Errorf("of %.200q is shown: %v; want %s", text, err, got)
+		}
+		panics := newClient(t, transport(func(*http.Request) (*http.Response, error) { panic(fmt.Errorf("%.9000s", text)) }))
+		if _, _, err := panics.Version(context.Background(), "example.com", "v1"); err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("of a panic with %.200q is shown: %v", text, err)
+		}
+	}
+	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: address, Err: &net.DNSError{Err: "x", Name: "secret.invalid"}}
+	wrapped := fmt.Errorf("token: %s: %w", secret, errors.Join(refused, syscall.ECONNREFUSED, io.ErrUnexpectedEOF))
+	c := newClient(t, transport(func(*http.Request) (*http.Response, error) { return nil, wrapped }))
+	c.read.Store(true)
+	_, _, err := c.Version(context.Background(), "example.com", "v1")
+	var operation *net.OpError
+	switch {
+	case errors.As(err, &operation):
+		t.Errorf("errors.As finds what has the address in it: %v", operation)
+	case !errors.Is(err, syscall.ECONNREFUSED), !errors.Is(err, io.ErrUnexpectedEOF), !utilnet.IsConnectionRefused(err):
+		t.Errorf("errors.Is does not find the cause of %v", err)
+	}
+}
+
+// A transport that fails before an answer is complete, for whatever reason, means that the server has failed (R6),
+// unless the time of the request was over, or the answer is complete and wrong.
+func TestEachErrorOfATransportIsTheServersFailure(t *testing.T) {
+	answer := func(code int, body io.Reader) transport {
+		return func(req *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(body), ContentLength: -1, Request: req}, nil
+		}
+	}
+	causes := []error{
+		io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE, net.ErrClosed, errors.New("anything"),
+		errors.New("http2: client connection lost"), errors.New("http2: server sent GOAWAY and closed the connection"),
+		errors.New("stream error: stream ID 5; INTERNAL_ERROR"), tls.AlertError(80), x509.UnknownAuthorityError{},
+		&net.OpError{Op: "remote error", Err: tls.AlertError(40)}, &net.OpError{Op: "dial", Err: &net.DNSError{IsTimeout: true}},
+	}
+	read := func(ctx context.Context, via transport) error {
+		c := newClient(t, via)
+		c.read.Store(true) // so that nothing is sent again
+		_, _, err := c.Version(ctx, "example.com", "v1")
+		return err
+	}
+	for _, cause := range causes {
+		instead := transport(func(*http.Request) (*http.Response, error) { return nil, cause })
+		if err := read(context.Background(), instead); !ServerFailed(err) {
+			t.Errorf("%v in the place of an answer is no failure of the server: %v", cause, err)
+		}
+		inBody := answer(200, io.MultiReader(strings.NewReader(`{"kind":`), failing{cause}))
+		if err := read(context.Background(), inBody); !ServerFailed(err) {
+			if cause != io.EOF { // which is the end of a body
+				t.Errorf("%v in the middle of a body is no failure of the server: %v", cause, err)
+			}
+		}
+	}
+	canceled, cancel := context.WithCancel(context.Background())
+	hangs := transport(func(req *http.Request) (*http.Response, error) {
+		cancel()
+		<-req.Context().Done()
+		return nil, errors.New("anything")
+	})
+	for name, err := range map[string]error{
+		"the caller's own end": read(canceled, hangs),
+		"a body that is wrong": read(context.Background(), answer(200, strings.NewReader("<html>"))),
+		"a body of 9 MiB":      read(context.Background(), answer(200, strings.NewReader(strings.Repeat(" ", 9<<20)))),
+		"403":                  read(context.Background(), answer(403, strings.NewReader(""))),
+	} {
+		if err == nil || ServerFailed(err) {
+			t.Errorf("%s is a failure of the server, or none at all: %v", name, err)
+		}
+	}
+}
+
+// failing is a body that breaks off.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// Hosts are the same whatever the case of their names, and with or without the default port.
+func TestRedirectsOnTheSameHost(t *testing.T) {
+	for to, followed := range map[string]bool{
+		"http://fake.invalid:80/there": true, "http://FAKE.invalid/there": true, "https://fake.invalid/there": true,
+		"https://Fake.Invalid:443/there": true, "/there": true,
+		"http://fake.invalid:443/there": false, "http://fake.invalid.other/there": false, "http://other.invalid/there": false, "//fake:80/there": false,
+	} {
+		var asked []string
+		c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
+			asked = append(asked, req.URL.Path)
+			resp := &http.Response{StatusCode: 307, Header: http.Header{"Location": {to}}, Body: http.NoBody, Request: req}
+			if req.URL.Path == "/there" {
+				resp.StatusCode, resp.Body = 200, io.NopCloser(strings.NewReader(`{"kind":"APIResourceList"}`))
+			}
+			return resp, nil
+		}))
+		_, _, err := c.Version(context.Background(), "example.com", "v1")
+		if followed != (err == nil) || len(asked) == 2 != followed || err != nil && strings.Contains(err.Error(), "invalid") {
+			t.Errorf("a redirect to %s: %v, %q; want that it is followed: %t", to, err, asked, followed)
+		}
+	}
+}
+
+// A server that ignores the parameters of Accept answers in protobuf with the list that has no resources. It is
+// asked for JSON alone then, once and for good.
+func TestServerThatIgnoresParameters(t *testing.T) {
+	server, via := newServer(fakeapi.Typical(1, 1, 1)...)
+	server.SetForms(fakeapi.Legacy())
+	var accepts []string
+	c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
+		accept := req.Header.Get("Accept")
+		accepts = append(accepts, accept)
+		if strings.Contains(accept, "protobuf") {
+			plain := "k8s\x00\x0a\x12\x0a\x02v1\x12\x0cAPIGroupList\x12\x00"
+			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(plain)), ContentLength: -1, Request: req}, nil
+		}
+		return via.RoundTrip(req)
+	}))
+	for range 2 {
+		if _, err := c.Document(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(accepts) != 5 || accepts[1] != acceptJSON || accepts[4] != acceptJSON {
+		t.Errorf("asked for %q; want protobuf once", accepts)
+	}
+}
+
+// Credentials that differ each time make no 304 count. After two such reads none is conditional, so that a refresh
+// is two requests; when they stay the same, it is again.
+func TestCredentialsThatDifferEachTime(t *testing.T) {
+	server, via := newServer(fakeapi.Typical(1, 1, 1)...)
+	n, differ := 0, true
+	c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
+		if n++; differ {
+			req = req.Clone(req.Context())
+			req.Header.Set("Authorization", fmt.Sprintf("Nonce %d", n))
+		}
+		resp, err := via.RoundTrip(req)
+		if err == nil {
+			resp.Request = req
+		}
+		return resp, err
+	}))
+	var codes []string
+	for i := range 8 {
+		differ = i < 5
+		server.TakeRequests()
+		readDocument(t, c)
+		text := ""
+		for _, r := range server.TakeRequests() {
+			text += fmt.Sprint(r.Code, " ")
+		}
+		codes = append(codes, text)
+	}
+	want := []string{"200 200 ", "304 200 304 200 ", "304 200 304 200 ", "200 200 ", "200 200 ", "200 200 ", "200 200 ", "304 304 "}
+	if fmt.Sprint(codes) != fmt.Sprint(want) {
+		t.Errorf("answers of each reading: %q; want %q", codes, want)
+	}
+}
+
+// Until something was read once, a request whose connection is reset is sent again, as client-go does. Later it is
+// an error at once: others wait for it.
+func TestFirstReadIsSentAgain(t *testing.T) {
+	_, via := newServer(fakeapi.Typical(1, 1, 1)...)
+	resets, sent := 2, 0
+	c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
+		if sent++; sent <= resets {
+			return nil, &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
+		}
+		return via.RoundTrip(req)
+	}))
+	began := time.Now()
+	readDocument(t, c)
+	if sent != 4 || time.Since(began) < 2*time.Second {
+		t.Errorf("%d requests within %v; want 4, and a second before each that is sent again", sent, time.Since(began))
+	}
+	sent = 0
+	if _, _, err := c.Version(context.Background(), "g0001.example.com", "v1"); err == nil || sent != 1 {
+		t.Errorf("%v after %d requests; want an error after one: the document was read", err, sent)
+	}
+}
+
+// That the server sends Audit-Ids is what its last document shows, for a while. One answer of another program, or
+// of a time before, does not make absent kinds errors for good.
+func TestAuditIDsAge(t *testing.T) {
+	_, via := newServer(fakeapi.Typical(1, 1, 1)...)
+	audited := true
+	c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
+		resp, err := via.RoundTrip(req)
+		if err == nil {
+			resp.Header.Del(auditID)
+			if audited {
+				resp.Header.Set(auditID, "x")
+			}
+		}
+		return resp, err
+	}))
+	step := func(what string, want bool) {
+		t.Helper()
+		if got := c.SendsAuditIDs(); got != want {
+			t.Errorf("%s: the server sends Audit-Ids: %t; want %t", what, got, want)
+		}
+	}
+	if _, _, err := c.Version(context.Background(), "g0001.example.com", "v1"); err != nil {
+		t.Fatal(err)
+	}
+	step("a version's answer had one", false)
+	readDocument(t, c)
+	step("the document had one", true)
+	old := time.Now().Add(-auditedFor)
+	c.audited.Store(&old)
+	step("that is some time ago", false)
+	readDocument(t, c)
+	step("the document had one again", true)
+	audited = false
+	readDocument(t, c)
+	step("the document had none", false)
+}
+
+// No server has an API whose name is longer than a name may be: nobody asks for it, and no error repeats it.
+func TestLongNamesAreNotAskedFor(t *testing.T) {
+	server, via := newServer(fakeapi.Typical(1, 1, 1)...)
+	c := newClient(t, via)
+	long := strings.Repeat("x", 1<<20)
+	for _, name := range [][2]string{{long, "v1"}, {"example.com", long}, {long, long}} {
+		if table, _, err := c.Version(context.Background(), name[0], name[1]); table != nil || err != nil {
+			t.Errorf("served %v, %.100v; want that it is not served", table != nil, err)
+		}
+	}
+	if n := len(server.TakeRequests()); n > 0 {
+		t.Errorf("%d requests; want none", n)
+	}
+}
