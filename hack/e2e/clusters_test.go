@@ -132,9 +132,10 @@ func TestLazywatch(t *testing.T) {
 // with controller-runtime as it is and mapper, client and cache from this repository's own modules.
 func TestFleet(t *testing.T) {
 	t.Parallel() // most of the time it waits
-	provider := `opts.MapperProvider = f.Provider("")`
+	provider := `opts.MapperProvider = c.Provider("")`
 	fromOurs := edits{"fleet.go": {
-		`"` + tree.Module + `/pkg/client/apiutil"`, `"` + ours + `/apiutil"` + "\n\t" + `"` + ours + `/fresh"`,
+		`"` + tree.Module + `/pkg/client/apiutil`, `"` + ours + `/apiutil`,
+		"import (", "import (\n\t" + `"` + ours + `/fresh"`,
 		provider, provider + "\n\t\topts.NewCache, opts.NewClient = fresh.NewCache, fresh.NewClient",
 	}}
 	host, _ := startServer(t.Context(), t)

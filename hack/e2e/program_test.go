@@ -169,7 +169,7 @@ func build(ctx context.Context, t *testing.T, name, way string, edits edits) (bi
 		absolute, err := filepath.Abs(root)
 		must(t, err)
 		runGo(ctx, t, copied, "mod", "edit", "-replace="+ours+"="+absolute, "-replace="+ours+"/fresh="+absolute+"/fresh")
-		runGo(ctx, t, copied, "mod", "tidy")
+		runGo(ctx, t, copied, "mod", "tidy", "-e") // other programs of the module import packages of the fork
 	}
 	// Unlike go build, go run keeps what it has linked: seconds of each program.
 	runGo(ctx, t, copied, "run", "-exec", "cp", folder, binary)

@@ -20,7 +20,7 @@ import (
 // manager.
 type clusters struct{ *fleet.Fleet }
 
-func newFleet(opts options) clusters {
+func newClusters(opts options) clusters {
 	return clusters{fleet.New(apiutil.DynamicRESTMapperOptions{
 		WatchAPIs:       true,
 		RefreshInterval: opts.interval, // for a cluster that does not let us watch
@@ -31,15 +31,15 @@ func newFleet(opts options) clusters {
 
 // clusterOptions returns the options of each cluster. Its cache waits for the kind, which may be installed later, or
 // never.
-func (f clusters) clusterOptions(optional client.Object) cluster.Option {
+func (c clusters) clusterOptions(optional client.Object) cluster.Option {
 	return func(opts *cluster.Options) {
-		opts.MapperProvider = f.Provider("")
+		opts.MapperProvider = c.Provider("")
 		opts.Cache.ByObject = map[client.Object]cache.ByObject{optional: {}}
 	}
 }
 
 // Engage is called for each cluster that is added, with a context that ends when the cluster
 // is removed.
-func (f clusters) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
-	return f.Fleet.Engage(ctx, name.String(), cl.GetRESTMapper())
+func (c clusters) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
+	return c.Fleet.Engage(ctx, name.String(), cl.GetRESTMapper())
 }

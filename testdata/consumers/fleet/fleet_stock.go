@@ -19,7 +19,7 @@ import (
 // and never notices that the kind was removed.
 type clusters struct{}
 
-func newFleet(options) clusters { return clusters{} }
+func newClusters(options) clusters { return clusters{} }
 
 func (clusters) clusterOptions(client.Object) cluster.Option { return func(*cluster.Options) {} }
 

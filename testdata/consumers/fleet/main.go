@@ -73,16 +73,16 @@ func (o *options) setKind(kind string) error {
 // runOperator works on the clusters whose kubeconfigs are in Secrets with the label of
 // the kubeconfig provider.
 func runOperator(ctx context.Context, cfg *rest.Config, opts options) error {
-	fleet := newFleet(opts)
-	mgr, err := opts.NewManager(ctx, cfg, "fleet", fleet.clusterOptions(metadataOf(opts.kind)))
+	clusters := newClusters(opts)
+	mgr, err := opts.NewManager(ctx, cfg, "fleet", clusters.clusterOptions(metadataOf(opts.kind)))
 	if err != nil {
 		return err
 	}
 	err = errors.Join(
-		mgr.Add(fleet), // before the markers, so that the mapper of a cluster is started first
+		mgr.Add(clusters), // before the markers, so that the mapper of a cluster is started first
 		mgr.Add(&markers{kind: opts.kind}),
-		mgr.AddReadyzCheck("restmappers", fleet.Healthz),
-		mgr.AddMetricsServerExtraHandler("/debug/restmappers", fleet.DebugHandler()),
+		mgr.AddReadyzCheck("restmappers", clusters.Healthz),
+		mgr.AddMetricsServerExtraHandler("/debug/restmappers", clusters.DebugHandler()),
 	)
 	if err != nil {
 		return err
