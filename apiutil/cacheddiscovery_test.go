@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,10 +35,11 @@ import (
 // cachedView is a cached discovery, its mapper, and the discovery client that it reads through.
 type cachedView struct {
 	discovery.CachedDiscoveryInterface
-	mapper *apiutil.DynamicRESTMapper
-	client discovery.DiscoveryInterface
-	reads  atomic.Int64                      // requests of the client
-	other  atomic.Pointer[http.RoundTripper] // which answers them, unless it is nil
+	mapper   *apiutil.DynamicRESTMapper
+	client   discovery.DiscoveryInterface      // for what is not cached
+	reads    atomic.Int64                      // requests of the cache
+	passedOn atomic.Int64                      // and of that client
+	other    atomic.Pointer[http.RoundTripper] // which answers them, unless it is nil
 }
 
 func newView(t *testing.T, server *fakeapi.Server) *cachedView {
@@ -46,16 +48,37 @@ func newView(t *testing.T, server *fakeapi.Server) *cachedView {
 
 func viewOf(m *apiutil.DynamicRESTMapper, server *fakeapi.Server) *cachedView {
 	v := &cachedView{mapper: m}
+	transport, _ := divertibles.Load(m)
+	transport.(*divertible).view.Store(v)
 	counting := through(func(req *http.Request) (*http.Response, error) {
+		v.passedOn.Add(1)
+		return server.Client().Transport.RoundTrip(req)
+	})
+	v.client = must(discovery.NewDiscoveryClientForConfigAndClient(server.Config(), &http.Client{Transport: counting}))
+	v.CachedDiscoveryInterface = discoverycache.New(v.mapper, v.client)
+	return v
+}
+
+// divertible is the transport of a mapper, which counts and diverts the requests that its discovery cache makes.
+type divertible struct {
+	server *fakeapi.Server
+	next   http.RoundTripper // of all other requests
+	view   atomic.Pointer[cachedView]
+}
+
+var divertibles sync.Map // by mapper
+
+func (d *divertible) RoundTrip(req *http.Request) (*http.Response, error) {
+	accept := req.Header.Get("Accept") // the cache's, which are client-go's, are in JSON alone
+	ofTheCache := strings.HasPrefix(accept, "application/json;") || strings.HasSuffix(accept, "*/*")
+	if v := d.view.Load(); v != nil && ofTheCache {
 		v.reads.Add(1)
 		if other := v.other.Load(); other != nil {
 			return (*other).RoundTrip(req)
 		}
-		return server.Client().Transport.RoundTrip(req)
-	})
-	v.client = must(discovery.NewDiscoveryClientForConfigAndClient(server.Config(), &http.Client{Transport: counting, Timeout: 32 * time.Second}))
-	v.CachedDiscoveryInterface = discoverycache.New(v.mapper, v.client)
-	return v
+		return d.server.Client().Transport.RoundTrip(req)
+	}
+	return d.next.RoundTrip(req)
 }
 
 // divert lets the client's requests go to another transport; nil: to the server again.
@@ -136,6 +159,8 @@ func (s *storyStage) changeCache(how string) {
 		if s.cache.divert(nil); s.answerCache != nil {
 			s.answerCache()
 		}
+	case "recovered": // requests that were not answered stay so
+		s.cache.divert(nil)
 	case "silent":
 		var answered context.Context
 		answered, s.answerCache = context.WithCancel(context.Background())
@@ -277,6 +302,7 @@ func TestCachedDiscoveryAnswersAsClientGo(t *testing.T) {
 			t.Errorf("a version is down (-before +now):\n%s", diff)
 		}
 		v.reads.Store(0)
+		v.passedOn.Store(0)
 		_, _ = v.OpenAPISchema()
 		aggregated, ok := v.CachedDiscoveryInterface.(discovery.AggregatedDiscoveryInterface) // Velero needs that
 		if !ok {
@@ -285,8 +311,8 @@ func TestCachedDiscoveryAnswersAsClientGo(t *testing.T) {
 		if list, byVersion, failed, err := aggregated.GroupsAndMaybeResources(); err != nil || len(list.Groups) != len(groups) || len(byVersion) != 1+11*3 || len(failed) != 1 {
 			t.Errorf("GroupsAndMaybeResources: %d groups, %d lists, %v, %v; want what the other methods return", len(list.Groups), len(byVersion), failed, err)
 		}
-		if n := v.reads.Load(); n != 1 {
-			t.Errorf("%d requests of the client, want 1: OpenAPI is not kept, and all else is", n)
+		if read, passed := v.reads.Load(), v.passedOn.Load(); read != 0 || passed != 1 {
+			t.Errorf("%d requests of the cache, and %d of the client, want none, and 1: OpenAPI is not kept, and all else is", read, passed)
 		}
 	})
 }
@@ -353,5 +379,28 @@ func TestCachedDiscoveryUseAllocatesNothing(t *testing.T) {
 		}
 	}); got > 0 {
 		t.Errorf("%v allocations; want none", got)
+	}
+}
+
+// The cache reads with the bounds of its mapper, and a document that is the same is not sent again.
+func TestCachedDiscoveryReadsAsTheMapper(t *testing.T) {
+	server := newServer(fakeapi.Aggregated())
+	v := newView(t, server)
+	if _, err := v.served(t); err != nil {
+		t.Fatal(err)
+	}
+	server.TakeRequests()
+	v.mapper.Reset()
+	if names, err := v.served(t); err != nil || len(names) == 0 {
+		t.Errorf("after a reset: %q, %v", names, err)
+	}
+	for _, r := range server.TakeRequests() {
+		if r.Code != http.StatusNotModified {
+			t.Errorf("GET %s was answered %d; want 304", r.Path, r.Code)
+		}
+	}
+	bounded := viewOf(newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxResponseBytes: 100}), server)
+	if names, err := bounded.served(t); err == nil {
+		t.Errorf("with answers of 100 bytes at most: %q, nil; want an error", names)
 	}
 }

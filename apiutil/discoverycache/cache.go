@@ -31,9 +31,11 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// New returns a cache of what c reads, which m keeps fresh, in the place of
-// client-go's memory.NewMemCacheClient: for verbs, short names, categories and subresources. m and c
-// must not be nil, and of the same server. It sends no request and starts no goroutine. All methods
+// New returns a cache of discovery, which m keeps fresh, in the place of
+// client-go's memory.NewMemCacheClient: for verbs, short names, categories and subresources. It reads
+// through the HTTP client of m, with its RequestTimeout and MaxResponseBytes. What is not cached, such as
+// OpenAPI documents and the server's version, is c's. m and c must not be nil, and of the same server. It
+// sends no request and starts no goroutine. All methods
 // may be called from any goroutine. The cache owns what they return: do not change it.
 //
 // Each use counts as a use of m, so while the cache is in use what it returns is about as old as MaxAge at most. The
@@ -45,7 +47,7 @@ import (
 // place and its last list, beside the error. A reading that fails leaves what is known. If nothing
 // is, as after Invalidate, which is also the Reset of m, uses return the error, and
 // apierrors.IsNotFound is false for it. A version that is missing is looked for on the server before
-// the error is memory.ErrCacheNotFound. OpenAPI documents are not kept.
+// the error is memory.ErrCacheNotFound.
 //
 // Fresh asks the server, so a mapper of restmapper.NewDeferredDiscoveryRESTMapper finds a late kind
 // at the first lookup, if the server's document has it. Give each such mapper a cache of its own.
@@ -250,7 +252,7 @@ func (d *cachedDiscovery) read(r *reading) {
 	}
 	r.ended, r.pause = time.Now(), 10*time.Second
 	if r.state == last.state && r.outage == last.outage {
-		r.pause = min(2*last.pause, most)
+		r.pause = min(max(2*last.pause, r.pause), most) // the last one may have had none: then it was no reading
 	}
 	d.last.CompareAndSwap(last, r) // it fails after Invalidate
 	d.mu.Lock()
@@ -261,19 +263,16 @@ func (d *cachedDiscovery) read(r *reading) {
 
 // fill reads all groups and lists. A version that fails has the list that it had last.
 func (d *cachedDiscovery) fill(r, last *reading) (err error) {
-	if cached, ok := d.DiscoveryInterface.(discovery.CachedDiscoveryInterface); ok {
-		cached.Invalidate()
+	c, err := d.engine.Reloader.ClientGo()
+	if err != nil {
+		return err
 	}
-	if c, ok := d.DiscoveryInterface.(discovery.AggregatedDiscoveryInterface); ok {
-		r.groups, r.lists, r.failed, err = c.GroupsAndMaybeResources()
-	} else {
-		r.groups, err = d.DiscoveryInterface.ServerGroups()
-	}
+	r.groups, r.lists, r.failed, err = c.GroupsAndMaybeResources()
 	if err != nil {
 		return outage("/apis", err)
 	}
 	if r.lists == nil { // there is no aggregated document
-		_, lists, err := discovery.ServerGroupsAndResources(oneByOne{d.DiscoveryInterface, r.groups})
+		_, lists, err := discovery.ServerGroupsAndResources(oneByOne{c, r.groups})
 		r.failed, _ = discovery.GroupDiscoveryFailedErrorGroups(err)
 		r.lists = map[schema.GroupVersion]*metav1.APIResourceList{}
 		for _, list := range lists {
@@ -366,6 +365,7 @@ func (r *reading) arrange(known *snapshot.Snapshot) error {
 
 // outage returns an error for which apierrors.IsNotFound is false: a 404 may be a gateway's.
 func outage(path string, err error) error {
+	err = ours.CauseOf(err)
 	if apierrors.IsNotFound(err) {
 		err = errors.New(err.Error())
 	}

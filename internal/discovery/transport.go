@@ -30,10 +30,11 @@ type exchange struct {
 	interrupted bool // see Error.Interrupted
 	mayRetry    bool // client-go sends a request again that met this error
 	etag        string
-	audited     bool          // the answer has an Audit-Id
-	retryAfter  int           // seconds; 0 if the server did not say
-	sent        []string      // credentials, in the forms in which a server may repeat them
-	caller      share.Key     // see callerOf
+	audited     bool      // the answer has an Audit-Id
+	retryAfter  int       // seconds; 0 if the server did not say
+	sent        []string  // credentials, in the forms in which a server may repeat them
+	caller      share.Key // see callerOf
+	contentType string
 	body        []byte        // all of it, within the bound; nil if it broke off
 	stream      io.ReadCloser // instead of that, if a watch succeeds: without a bound
 }
@@ -97,6 +98,7 @@ func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
 	}
 	seen.etag = strongETag(resp.Header)
 	seen.audited = resp.Header.Get(auditID) != ""
+	seen.contentType = resp.Header.Get("Content-Type")
 	seen.retryAfter, _ = strconv.Atoi(resp.Header.Get("Retry-After"))
 	if r.verb == "watch" && seen.success() {
 		if err := ctx.Err(); err != nil { // nobody waits for it any more

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgo "k8s.io/client-go/discovery"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
@@ -139,6 +140,9 @@ func (r *Reloader) ReadLive(ctx context.Context, gv schema.GroupVersion) (*snaps
 	err := r.readOne(ctx, snapshot.ReadVersion(gv.Group, gv.Version), false)
 	return r.Snapshot(), err
 }
+
+// ClientGo returns a discovery client of client-go's that reads through the reloader's own.
+func (r *Reloader) ClientGo() (*clientgo.DiscoveryClient, error) { return r.client.ClientGo() }
 
 // ReadDocument reads the document, and nothing else. It returns when that is done, or when ctx
 // ends.
