@@ -157,6 +157,15 @@ func build(ctx context.Context, t *testing.T, name, way string, edits edits) (bi
 	}
 	copied := filepath.Join(t.TempDir(), "module")
 	must(t, os.CopyFS(copied, os.DirFS(module)))
+	if way != "fork" && module == consumersRoot { // other programs import what only the fork has
+		others, err := os.ReadDir(copied)
+		must(t, err)
+		for _, other := range others {
+			if other.IsDir() && other.Name() != name && other.Name() != "frame" {
+				must(t, os.RemoveAll(filepath.Join(copied, other.Name())))
+			}
+		}
+	}
 	for file, edit := range edits {
 		file = filepath.Join(copied, folder, file)
 		text, err := os.ReadFile(file)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -80,7 +79,7 @@ func knownWords(text string) string {
 	var shown []string
 	for _, field := range strings.Fields(text) {
 		word := strings.ToLower(strings.Trim(field, `:;,.()[]"'`))
-		if !isNumber(word) && !slices.Contains(words, word) {
+		if !isNumber(word) && !strings.Contains(words, " "+word+" ") {
 			field = hidden
 		}
 		if field != hidden || len(shown) == 0 || shown[len(shown)-1] != hidden {
@@ -94,38 +93,29 @@ func isNumber(word string) bool {
 	return len(word) <= 3 && strings.Trim(word, "0123456789") == ""
 }
 
-// words are those of which the errors of net, net/http, crypto/tls, crypto/x509 and client-go consist.
-var words = strings.Fields(`
-	a access active address after again alert all already an and another any api argument as at attempt authentication
-	authority authorization authorize authorizing awaiting aws az azure
-	bad be because been before being broken but by bytes
-	ca call can cancel canceled cancelled cannot canceling certificate certificates client closed closing code command
-	config configuration connect connection content context could credential credentials current
-	data deadline debug decode decoding decrypt denied dial did directory disabled dns does down
-	empty encode end endpoint enhance_your_calm eof error errors exceed exceeded exceeds exec executable exhausted exit
-	exited expected expired
-	failed failure failures fatal fetch fetching file first flow flow_control_error for forbidden frame from frame_size_error
-	gateway gcp get getting given goaway grant
-	handshake has have header headers host hostname http http/1.1 http/2 http2 https
-	i/o id idle identity illegal in incorrect inappropriate initialize inside insufficient interface internal
-	internal_error into invalid io is it
-	key kerberos killed
-	large later layer length life limit limiter listener location lookup looks lost
-	malformed many match matching may message method mime misbehaving missing must
-	name network new no no_error not now
-	oauth2 of oidc on only open operation or original other out over
-	packet parse parsing path peer permission permitted pipe plugin policy port possibly post proceed process program
-	protocol protocol_error proxy proxyconnect
-	rate reached read reading reason receive received record redirect redirects refresh refreshing refused
-	refused_stream reply request requested required reset resolve resource response retries retry return returned root
-	route run running
-	scheme secret seen segment sent server service session shut shutdown shutting signal signed size so socket something
-	source ssl started starting status stdin stdout stderr stream stopped stream_closed such supported syscall system
-	tcp tcp4 tcp6 temporarily temporary than that the then there this time timed timeout tls to token tokens too transport
-	trailer transfer try trying trust trusted type
-	udp unable unauthorized unavailable unencrypted unexpected unknown unreachable unrecognized unsupported until
-	unusable use used user using
-	valid validity value verified verify version
-	wait waiting was when while wire with within without would write writing wrong wsarecv
-	x509 x509: yet your
-`)
+// words are those of which the errors of net, net/http, crypto/tls, crypto/x509 and client-go consist, each between spaces.
+const words = " " +
+	"a access active address after again alert all already an and another any api argument as at attempt " +
+	"authentication authority authorization authorize authorizing awaiting aws az azure bad be because been " +
+	"before being broken but by bytes ca call can cancel canceled cancelled cannot canceling certificate " +
+	"certificates client closed closing code command config configuration connect connection content context " +
+	"could credential credentials current data deadline debug decode decoding decrypt denied dial did " +
+	"directory disabled dns does down empty encode end endpoint enhance_your_calm eof error errors exceed " +
+	"exceeded exceeds exec executable exhausted exit exited expected expired failed failure failures fatal " +
+	"fetch fetching file first flow flow_control_error for forbidden frame from frame_size_error gateway gcp " +
+	"get getting given goaway grant handshake has have header headers host hostname http http/1.1 http/2 " +
+	"http2 https i/o id idle identity illegal in incorrect inappropriate initialize inside insufficient " +
+	"interface internal internal_error into invalid io is it key kerberos killed large later layer length " +
+	"life limit limiter listener location lookup looks lost malformed many match matching may message method " +
+	"mime misbehaving missing must name network new no no_error not now oauth2 of oidc on only open operation " +
+	"or original other out over packet parse parsing path peer permission permitted pipe plugin policy port " +
+	"possibly post proceed process program protocol protocol_error proxy proxyconnect rate reached read " +
+	"reading reason receive received record redirect redirects refresh refreshing refused refused_stream " +
+	"reply request requested required reset resolve resource response retries retry return returned root " +
+	"route run running scheme secret seen segment sent server service session shut shutdown shutting signal " +
+	"signed size so socket something source ssl started starting status stdin stdout stderr stream stopped " +
+	"stream_closed such supported syscall system tcp tcp4 tcp6 temporarily temporary than that the then there " +
+	"this time timed timeout tls to token tokens too transport trailer transfer try trying trust trusted type " +
+	"udp unable unauthorized unavailable unencrypted unexpected unknown unreachable unrecognized unsupported " +
+	"until unusable use used user using valid validity value verified verify version wait waiting was when " +
+	"while wire with within without would write writing wrong wsarecv x509 x509: yet your "

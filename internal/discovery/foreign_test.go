@@ -96,7 +96,7 @@ func TestEachErrorOfATransportIsTheServersFailure(t *testing.T) {
 		}
 		inBody := answer(200, io.MultiReader(strings.NewReader(`{"kind":`), failing{cause}))
 		if err := read(context.Background(), inBody); !ServerFailed(err) {
-			if cause != io.EOF { // which is the end of a body
+			if !errors.Is(cause, io.EOF) { // which is the end of a body
 				t.Errorf("%v in the middle of a body is no failure of the server: %v", cause, err)
 			}
 		}
