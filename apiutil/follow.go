@@ -161,30 +161,43 @@ func (s *source) begin(of confirmers, c *confirming) {
 // pollAge is how old the answer to a poll may be: who polls does so every 30 seconds, each at moments of its own.
 const pollAge = 20 * time.Second
 
-// Poll asks whether kinds are served now.
+// Poll asks whether kinds are served now. The aggregated document has all of them, and costs two requests without a body if
+// nothing has changed. A legacy document has only groups and versions, so each version is asked.
 func (s *source) Poll(ctx context.Context, kinds []schema.GroupVersionKind) error {
-	version := kinds[0].GroupVersion()
-	several := slices.ContainsFunc(kinds, func(gvk schema.GroupVersionKind) bool { return gvk.GroupVersion() != version })
-	if several {
-		version = schema.GroupVersion{} // stands for the document
-	}
-	s.mu.Lock()
-	polled := time.Since(s.polled[version]) < pollAge
-	if !polled {
-		if s.polled == nil || len(s.polled) >= mostConfirming {
-			s.polled = map[schema.GroupVersion]time.Time{}
+	var versions []schema.GroupVersion
+	for _, gvk := range kinds {
+		if !slices.Contains(versions, gvk.GroupVersion()) {
+			versions = append(versions, gvk.GroupVersion())
 		}
-		s.polled[version] = time.Now()
 	}
-	s.mu.Unlock()
-	switch {
-	case polled:
-		return nil
-	case several:
+	if len(versions) > 1 && s.engine.Reloader.Snapshot().Aggregated() {
+		if s.polledLately(schema.GroupVersion{}) {
+			return nil
+		}
 		return s.engine.Reloader.Refresh(ctx)
 	}
-	_, err := s.engine.Reloader.ReadLive(ctx, version)
-	return err
+	var errs []error
+	for _, version := range versions {
+		if !s.polledLately(version) {
+			_, err := s.engine.Reloader.ReadLive(ctx, version)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// polledLately reports whether a version, or under the empty one the document, was polled a moment ago. If not, it is now.
+func (s *source) polledLately(version schema.GroupVersion) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.polled[version]) < pollAge {
+		return true
+	}
+	if s.polled == nil || len(s.polled) >= mostConfirming {
+		s.polled = map[schema.GroupVersion]time.Time{}
+	}
+	s.polled[version] = time.Now()
+	return false
 }
 
 func (s *source) Watching() bool { return s.engine.Watching() }

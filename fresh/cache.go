@@ -149,6 +149,10 @@ func (c *followingCache) kindFor(gvk schema.GroupVersionKind, forInformer bool) 
 		k.current.Load().WaitForCacheSync(context.WithoutCancel(c.ctx)) // that is, until it has started: it has no informers yet
 	}
 	c.kinds.Store(gvk, k)
+	current := k.current.Load()
+	if why := current.absentBecause(); why != nil {
+		k.waitsFor(current, why)
+	}
 	k.wake() // for what has happened since the lookup
 	return k, nil
 }
@@ -286,6 +290,9 @@ func (c *followingCache) Start(ctx context.Context) error {
 	c.follow(ctx)
 	for c.running.Load() > 0 {
 		time.Sleep(time.Millisecond)
+	}
+	for gvk, k := range c.kinds.All() {
+		c.mapper.SetWaiting(k, gvk, nil)
 	}
 	return nil
 }

@@ -3,6 +3,8 @@
 package fresh
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,7 +24,12 @@ const (
 // waitsFor notes why the kind is absent. The log has a line, and another one if the reason is another.
 func (k *kind) waitsFor(i *instance, reason error) {
 	i.reason.Store(&reason)
-	if k.c.mapper.SetWaiting(k.c, k.gvk, reason) {
+	changed := k.c.mapper.SetWaiting(k, k.gvk, reason)
+	if i.is(retired) || k.ended() { // meanwhile: nobody else takes it back
+		k.c.mapper.SetWaiting(k, k.gvk, nil)
+		return
+	}
+	if changed {
 		log.Log.WithName("fresh").Info("Waiting for a kind that cannot be listed yet", "kind", k.gvk.String(),
 			"reason", reason.Error(), "servedAs", k.c.mapper.Hint(reason))
 	}
@@ -31,7 +38,7 @@ func (k *kind) waitsFor(i *instance, reason error) {
 
 // served notes that the kind is no longer absent.
 func (k *kind) served(mapping *meta.RESTMapping) {
-	k.c.mapper.SetWaiting(k.c, k.gvk, nil)
+	k.c.mapper.SetWaiting(k, k.gvk, nil)
 	log.Log.WithName("fresh").Info("A kind that the cache was waiting for is served", "kind", k.gvk.String(),
 		"resource", mapping.Resource.Resource, "scope", mapping.Scope.Name())
 }
@@ -50,35 +57,27 @@ func (c *followingCache) pollAbsent() {
 	c.run(func() {
 		for polls := 1; c.ctx.Err() == nil; polls++ {
 			pause(c.ctx, pollInterval)
-			unserved, forbidden := c.absentKinds()
-			if len(unserved)+len(forbidden) == 0 {
+			absent := c.absentKinds()
+			if len(absent) == 0 {
 				break
 			}
-			if len(unserved) > 0 && (polls%watchedPolls == 0 || !c.mapper.Watching()) {
-				_ = c.mapper.Poll(c.ctx, unserved) // what it finds wakes the kinds, and in an outage they stay as they are
+			if polls%watchedPolls == 0 || !c.mapper.Watching() {
+				_ = c.mapper.Poll(c.ctx, slices.Collect(maps.Keys(absent))) // in an outage the kinds stay as they are
 			}
-			for _, k := range forbidden {
+			for _, k := range absent { // one that may not be listed is tried again, though the API has not changed
 				k.wake()
 			}
 		}
 		c.polling.Store(false)
-		if unserved, forbidden := c.absentKinds(); len(unserved)+len(forbidden) > 0 && c.ctx.Err() == nil {
+		if len(c.absentKinds()) > 0 && c.ctx.Err() == nil {
 			c.pollAbsent() // one has become absent since
 		}
 	})
 }
 
-// absentKinds returns the kinds that are not served, and those that are served and may not be listed.
-func (c *followingCache) absentKinds() (unserved []schema.GroupVersionKind, forbidden []*kind) {
-	for gvk, k := range c.kinds.All() {
-		why := k.current.Load().absentBecause()
-		switch {
-		case why == nil:
-		case meta.IsNoMatchError(why):
-			unserved = append(unserved, gvk)
-		default:
-			forbidden = append(forbidden, k)
-		}
-	}
-	return unserved, forbidden
+// absentKinds returns the kinds that are absent, because they are not served or may not be listed.
+func (c *followingCache) absentKinds() map[schema.GroupVersionKind]*kind {
+	all := c.kinds.All()
+	maps.DeleteFunc(all, func(_ schema.GroupVersionKind, k *kind) bool { return k.current.Load().absentBecause() == nil })
+	return all
 }

@@ -339,6 +339,7 @@ func (i *instance) newInformer(
 	}
 	// Not the caller's object: a reflector reads it while the caller may write to it.
 	lw.informer = construct(lw.listWatch(), i.k.object(of), resync, indexers)
+	_ = lw.informer.SetWatchErrorHandlerWithContext(lw.logError) // a handler of the program's, if any, takes its place
 	i.k.settings[of].applyTo(lw.informer)
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -117,9 +117,6 @@ func newAbsentKind(c *followingCache, gvk schema.GroupVersionKind, reason error)
 	k := &kind{c: c, gvk: gvk, informers: map[representation]*informer{}}
 	first, err := newAbsentInstance(k, reason)
 	k.current.Store(first)
-	if err == nil {
-		k.waitsFor(first, reason)
-	}
 	return k, err
 }
 
@@ -140,8 +137,11 @@ func (k *kind) end() {
 		k.cancel()
 	}
 	k.current.Load().end()
-	k.c.mapper.SetWaiting(k.c, k.gvk, nil)
+	k.c.mapper.SetWaiting(k, k.gvk, nil)
 }
+
+// ended reports whether the kind was started, and then ended: by end, or with the cache.
+func (k *kind) ended() bool { return k.started.Load() && k.ctx.Err() != nil }
 
 // wake makes the kind compare its current instance with what the mapper knows. It never blocks. A goroutine does the work,
 // which ends when there is nothing left to do.
@@ -305,6 +305,10 @@ func (k *kind) replaceByAbsent(ctx context.Context, reason error) {
 		if k.swap(ctx, next, seen) {
 			break
 		}
+		if ctx.Err() != nil {
+			next.end()
+			return
+		}
 	}
 	k.lastError = ""
 	k.waitsFor(next, reason)
@@ -371,12 +375,12 @@ func (k *kind) confirmedServed(ctx context.Context, next *instance, began time.T
 	return ctx.Err() == nil && k.isServedAt(next)
 }
 
-// swap makes an instance the current one, unless there were changes since those that it has seen, and reports that. Nobody
-// waits for handlers, which may block.
+// swap makes an instance the current one, unless there were changes since those that it has seen or the kind has ended, and
+// reports that. Nobody waits for handlers, which may block.
 func (k *kind) swap(ctx context.Context, next *instance, seen int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.changes.Load() != seen {
+	if k.changes.Load() != seen || ctx.Err() != nil || k.current.Load().is(retired) {
 		return false
 	}
 	next.become(present) // unless it is absent

@@ -62,6 +62,15 @@ func (lw *validatingListWatch) note(err error) {
 	}
 }
 
+// logError logs an error as client-go does. Why an optional kind may not be listed yet is in the one line of waitsFor instead:
+// the cache tries again and again.
+func (lw *validatingListWatch) logError(ctx context.Context, r *toolscache.Reflector, err error) {
+	if apierrors.IsForbidden(err) && lw.i.k.optional() && !lw.informer.HasSynced() {
+		return
+	}
+	toolscache.DefaultWatchErrorHandler(ctx, r, err)
+}
+
 // list lists the objects. A caller that waits for the first list of an informer would wait indefinitely if the kind is not
 // served. So the current instance begins with an empty list once a read of the server has shown that. An instance that is
 // filling must not begin so, because it would remove the objects of the current one.
@@ -98,7 +107,9 @@ func (lw *validatingListWatch) watch(ctx context.Context, opts metav1.ListOption
 		if follow.DoubtOf(err) == follow.Contradiction && !initial { // of an initial one the list that follows tells
 			_, _ = lw.askMapper(ctx, err)
 		}
-		lw.note(err)
+		if !apierrors.IsForbidden(err) { // a list tells whether the kind may be listed, and client-go lists next
+			lw.note(err)
+		}
 		return watching, err
 	}
 	refused := false // only the function below uses it, one event at a time

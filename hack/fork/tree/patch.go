@@ -240,6 +240,9 @@ var older = []struct{ before, file, old, with string }{
 	{before: "v0.21", file: "cache_informer.go", old: "func (i *informer) AddEventHandlerWithOptions("},
 	{before: "v0.21", file: "cache_informer.go", old: "func (s *sharedInformer) SetWatchErrorHandlerWithContext("},
 	{before: "v0.21", file: "cache_instance.go", old: "func (x instanceInformer) SetWatchErrorHandlerWithContext("},
+	{before: "v0.21", file: "cache_instance.go", old: "SetWatchErrorHandlerWithContext(lw.logError)", with: "SetWatchErrorHandler(func(r *toolscache.Reflector, err error) {\n" +
+		"lw.logError(i.ctx, r, err)\n})"},
+	{before: "v0.21", file: "cache_listwatch.go", old: "DefaultWatchErrorHandler(ctx, r, err)", with: "DefaultWatchErrorHandler(r, err)"},
 	{before: "v0.21", file: "cache_listwatch.go", old: "toolscache.ListerWatcherWithContext", with: "toolscache.ListerWatcher"},
 	{before: "v0.21", file: "cache_instance.go", old: "toolscache.ToListerWatcherWithContext(upstream)", with: "upstream"},
 	{before: "v0.21", file: "cache_listwatch.go", old: ".ListWithContext(ctx, opts)", with: ".List(opts)"},
