@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apiutil has a RESTMapper that stays fresh: it maps a kind to the resource
-// that serves it, as the API server serves it now. The project's DESIGN.md says
-// what it promises, as rules F1 to F9.
+// Package apiutil has a RESTMapper that notices when the served APIs change. To use it in a controller-runtime manager or
+// cluster, name it in the options; no other option is needed:
 //
-// NewDynamicRESTMapper has the signature of controller-runtime's, and of
-// MapperProvider in the options of its manager and cluster. It sends no request
-// and starts no goroutine.
+//	mgr, err := ctrl.NewManager(cfg, ctrl.Options{MapperProvider: apiutil.NewDynamicRESTMapper})
+//
+// This makes lookups right. The manager's client and informers still keep the first path of each kind until restart; those
+// of package fresh, and of the patched controller-runtime, do not.
+//
+// The mapper maps a kind to the resource that serves it, as the API server serves it now. The project's DESIGN.md says what
+// it promises, as rules F1 to F9. Making one sends no request and starts no goroutine.
 //
 // A lookup that the mapper can answer from what it knows is a hit: it sends nothing and
 // waits for nobody. Any other is a miss, and reads the server. The error is NoMatch

@@ -38,7 +38,7 @@ func must[T any](result T, err error) T {
 //
 //	mgr, err := ctrl.NewManager(cfg, ctrl.Options{MapperProvider: provider})
 //
-// A RefreshInterval has an effect once the mapper was started. The manager does that, if it is told:
+// A RefreshInterval has an effect once the mapper was started. The manager starts it if it is added:
 //
 //	err = mgr.Add(mgr.GetRESTMapper().(*apiutil.DynamicRESTMapper))
 func ExampleDynamicRESTMapperProvider() {
@@ -52,7 +52,22 @@ func ExampleDynamicRESTMapperProvider() {
 	// example.com/v1, Resource=widgets namespace
 }
 
-// The first lookup after a kind has come finds it, even in a group that was known before.
+// Look up the resource of a kind. With controller-runtime's manager the mapper is made by
+//
+//	mgr, err := ctrl.NewManager(cfg, ctrl.Options{MapperProvider: apiutil.NewDynamicRESTMapper})
+//
+// and mgr.GetRESTMapper returns it.
+func Example() {
+	server := fakeapi.New(widgets) // stands for the cluster
+	mapper := must(apiutil.NewDynamicRESTMapper(server.Config(), server.Client()))
+	mapping := must(mapper.RESTMapping(widget))
+	fmt.Println(mapping.Resource, mapping.Scope.Name())
+
+	// Output:
+	// example.com/v1, Resource=widgets namespace
+}
+
+// The first lookup after a kind was installed finds it, even in a group that was known before.
 func ExampleNewDynamicRESTMapper() {
 	server := fakeapi.New(widgets) // stands for the cluster
 	mapper := must(apiutil.NewDynamicRESTMapper(server.Config(), server.Client()))

@@ -27,13 +27,13 @@ import (
 )
 
 // NewCache is cache.New for a cache that follows its mapper: opts.Mapper, or a *DynamicRESTMapper of
-// its own if that is nil. It fits into NewCache of ctrl.Options. Its errors are upstream's, but that a
-// kind in ByObject may be absent.
+// its own if that is nil. It fits into NewCache of ctrl.Options. It returns the same errors as cache.New, except
+// that a kind in ByObject does not have to be served.
 //
-// Each kind has a cache of upstream's that is right for the path of the kind. When the mapper knows
-// another path, or that the kind was gone and is back, a new one is filled and takes its place. Reads go
-// on from the old one until then: a List is the whole old or the whole new set. Then handlers are told what
-// is different.
+// Each kind has a controller-runtime cache that is right for the path of the kind. When the mapper knows
+// another path, or finds that the kind was removed and re-created, a new one is filled and takes its place. Reads
+// are answered by the old one until then: a List is the whole old or the whole new set. Then handlers receive
+// what is different.
 func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	if config == nil {
 		return nil, errors.New("no cache without a rest.Config: config is nil")
@@ -89,10 +89,10 @@ func (m absentToo) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.R
 	return mapping, err
 }
 
-// followingCache has a cache of upstream's for each kind, which is right until the kind moves.
+// followingCache has an upstream cache for each kind, which is right until the path of the kind changes.
 //
-// Locks are taken in this order: its mu, the mu of a kind, upstream's of informers, the mu of a generation.
-// None is held while a request is sent or while a function of the program's runs, but for NewInformer of
+// Locks are taken in this order: its mu, the mu of a kind, upstream's of informers, the mu of an instance.
+// None is held while a request is sent or while a function of the program runs, except NewInformer of
 // the options. So a transform, an index or a handler may call the cache.
 type followingCache struct {
 	config   *rest.Config

@@ -16,7 +16,7 @@ import (
 
 // informer is what programs get. It stays when its kind moves. The kind's mu guards what changes.
 type informer struct {
-	cache.Informer // the first of upstream's, for methods that we do not know
+	cache.Informer // the first upstream informer, for methods that we do not know
 	k              *kind
 	of             representation
 	removed        bool           // RemoveInformer was called
@@ -60,7 +60,7 @@ func (i *informer) switchTo(ctx context.Context, next *instance) {
 	}
 }
 
-// add adds a handler, which stays when the kind moves. register is one of upstream's methods.
+// add adds a handler, which stays when the kind switches to another path. register is a method of the upstream informer.
 func (i *informer) add(
 	receiver toolscache.ResourceEventHandler, register func(cache.Informer, toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error),
 ) (toolscache.ResourceEventHandlerRegistration, error) {

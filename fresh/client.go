@@ -95,7 +95,7 @@ func newFollowing(config *rest.Config, options *client.Options) (*followingClien
 	return c, err
 }
 
-// followingClient sends each request through a client of upstream's that has the right mapping.
+// followingClient sends each request through an upstream client that has the right mapping.
 type followingClient struct {
 	config  *rest.Config
 	options client.Options
@@ -109,15 +109,15 @@ type followingClient struct {
 	uncached map[schema.GroupVersionKind]bool
 }
 
-// pinned is a client of upstream's, and the mappings that it has.
+// pinned is an upstream client, and the mappings that it has.
 type pinned struct {
 	client.Client
 	pins     *pins
-	watching func() (client.WithWatch, error) // a client of upstream's that watches with them
+	watching func() (client.WithWatch, error) // an upstream client that watches with them
 	leave    func(now *meta.RESTMapping)      // removes the handlers that it has left at the cache
 }
 
-// pin returns a client of upstream's that keeps the first mapping of each kind.
+// pin returns an upstream client that keeps the first mapping of each kind.
 func (c *followingClient) pin() (p *pinned, err error) {
 	options := c.options
 	p = &pinned{pins: &pins{RESTMapper: options.Mapper, lookup: c.mapper.Mapping}, leave: func(*meta.RESTMapping) {}}
@@ -280,9 +280,9 @@ func (r request) answer(used *meta.RESTMapping, doubt follow.Doubt, err, why err
 		return err
 	}
 	if why == nil {
-		why = errors.New("discovery has it so")
+		why = errors.New("discovery says so")
 	}
-	return fmt.Errorf("the server lists %s of all namespaces, and not of %q, as if they were cluster-wide: %w", used.Resource.Resource, r.namespace, why)
+	return fmt.Errorf("the server lists %s of all namespaces, and not of %q, as if they were cluster-scoped: %w", used.Resource.Resource, r.namespace, why)
 }
 
 // allowed returns what at returns, and an error if a request must not be sent with that mapping: a 404 if it would reach

@@ -12,17 +12,20 @@ import (
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// NewNamespacedClient is client.NewNamespacedClient for a client that follows its mapper, whatever
-// wraps that: its writes never reach a kind that the mapper has known as namespaced and that is cluster-wide now, and its
-// lists never return what is in other namespaces. Around any other client it is the same as upstream's.
-// (Upstream's around one that follows looks the scope up by itself, and leaves the namespace out of what it
-// sends of a kind that is cluster-wide at that moment.)
+// NewNamespacedClient is client.NewNamespacedClient for a client of this package, also if something wraps that. A write is
+// rejected, and nothing is sent, if the mapper has known the kind as namespaced and it is cluster-scoped now: the error is
+// NotFound. If the kind becomes namespaced again while the write is prepared, the error is a Conflict, and the write can be
+// repeated. Lists never return what is in other namespaces. Around any other client it is the same as
+// controller-runtime's.
+//
+// Use it in place of controller-runtime's, which looks the scope up by itself, and leaves the namespace out of what it sends
+// of a kind that is cluster-scoped at that moment.
 func NewNamespacedClient(c client.Client, ns string) client.Client {
 	return &followingNamespaced{client.NewNamespacedClient(c, ns), ns}
 }
 
 // followingNamespaced notes its namespace in the context of each request: upstream's client
-// leaves it out of what it sends for a kind that it takes for cluster-wide.
+// leaves it out of what it sends for a kind that it takes for cluster-scoped.
 type followingNamespaced struct {
 	client.Client
 	namespace string

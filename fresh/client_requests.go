@@ -17,7 +17,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// What a client can do, each with the same method of upstream's.
+// What a client can do, each with the method of the same name of an upstream client.
 
 func (c *followingClient) Scheme() *runtime.Scheme     { return c.options.Scheme }
 func (c *followingClient) RESTMapper() meta.RESTMapper { return c.options.Mapper }

@@ -179,7 +179,7 @@ func TestWriteWhileTheScopeChanges(t *testing.T) {
 // is behind, or cannot be read: that is an error then.
 func TestReadsOfANamespace(t *testing.T) {
 	for why, fault := range map[string]fakeapi.Fault{
-		"discovery has it so": fakeapi.Func("behind", func(req *http.Request) (*http.Response, error) {
+		"discovery says so": fakeapi.Func("behind", func(req *http.Request) (*http.Response, error) {
 			return newMovingServer(t, ofCluster).Client().Transport.RoundTrip(req)
 		}),
 		"503": fakeapi.Status(503, 0),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fresh has controller-runtime's manager, client and cache for APIs that change while a program runs. They go on
+// Package fresh has controller-runtime's manager, client and cache for APIs that change while a program runs. They recover
 // when a CustomResourceDefinition is re-created with another scope, plural or preferred version, and they wait for one that
-// is not installed yet. A program changes one line:
+// is not installed yet. Change one line of your program:
 //
 //	mgr, err := fresh.NewManager(cfg, ctrl.Options{...}) // instead of ctrl.NewManager
 //
@@ -13,13 +13,14 @@
 //
 // # Before you use it
 //
-// If a namespaced kind is re-created as cluster-scoped, a write that names a namespace is refused with a NotFound error,
+// If a namespaced kind is re-created as cluster-scoped, a write that names a namespace is rejected with a NotFound error,
 // because the object ns/name no longer exists. That holds until the program is restarted, and not on a standby replica that
 // had not used the kind: there such a write goes to the cluster-scoped object. A read for a namespace returns cluster-scoped
 // objects, as in a program that was restarted. So a program that deletes what it has read deletes cluster-scoped objects.
 //
-// A mapper is followed if it is a *apiutil.DynamicRESTMapper of this module, or says with a method Unwrap() meta.RESTMapper
-// that it wraps one. With any other, all is as controller-runtime has it, and the log says so.
+// All of this works with a *apiutil.DynamicRESTMapper of this module, and with a mapper that says with a method
+// Unwrap() meta.RESTMapper that it wraps one. With any other mapper, client and cache are controller-runtime's own, and
+// NewManager logs that.
 //
 // # Design
 //

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package restmappermetrics shows the work of a DynamicRESTMapper in Prometheus,
-// under names like those of controller-runtime's own metrics. It is for programs that
-// get the mapper through MapperProvider:
+// Package restmappermetrics exports what a DynamicRESTMapper does as Prometheus metrics, under names like those of
+// controller-runtime's own. Use it if your program sets MapperProvider or makes the mapper itself. fresh.NewManager and the
+// patched controller-runtime register the same metrics without it.
 //
 //	recorder, err := restmappermetrics.New(metrics.Registry) // sigs.k8s.io/controller-runtime/pkg/metrics
-//	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, httpClient, apiutil.DynamicRESTMapperOptions{Metrics: recorder})
+//	options.MapperProvider = apiutil.DynamicRESTMapperProvider(apiutil.DynamicRESTMapperOptions{Metrics: recorder})
 //
-// Several mappers, of several clusters say, need a label to be told apart:
+// Several mappers, for example of several clusters, need a label to be told apart:
 //
 //	prometheus.WrapRegistererWith(prometheus.Labels{"cluster": name}, metrics.Registry)
 //
-// The fork of controller-runtime registers the same metrics by itself.
+// The metrics are:
 //
 //	controller_runtime_restmapper_requests_total{path,code}
 //	controller_runtime_restmapper_reloads_total{reason,result}
@@ -23,11 +23,12 @@
 //	controller_runtime_restmapper_kinds
 //	controller_runtime_restmapper_last_success_timestamp_seconds
 //	controller_runtime_restmapper_watching
+//	controller_runtime_restmapper_waiting_caches{group,version,kind}
 //
 // Two alerts that are worth having:
 //
 //	time() - controller_runtime_restmapper_last_success_timestamp_seconds > 3 * 600   # with a RefreshInterval of 10 minutes
-//	rate(controller_runtime_restmapper_misses_total{outcome="absent"}[5m]) > 1        # somebody polls for what is not there
+//	rate(controller_runtime_restmapper_misses_total{outcome="absent"}[5m]) > 1        # something polls for a kind that is not served
 package restmappermetrics
 
 import (
@@ -102,8 +103,8 @@ func newRecorder() *Recorder {
 		requests:    counter("requests_total", "Discovery requests, by class of path (document, list, version) and status code.", "path", "code"),
 		reloads:     counter("reloads_total", "Reads of the API server, by what was read (document, list, version) and result (success, error).", "reason", "result"),
 		misses:      counter("misses_total", "Lookups that the API server was read for, by outcome (found, absent, failed).", "outcome"),
-		followed:    counter("followed_total", "How often a client or a cache has followed a kind to another path.", "what"),
-		generation:  gauge("generation", "Moves when the served APIs change."),
+		followed:    counter("followed_total", "How often a client or a cache has switched a kind to another path.", "what"),
+		generation:  gauge("generation", "Grows when the served APIs change."),
 		groups:      gauge("groups", "API groups that are known to be served."),
 		kinds:       gauge("kinds", "Kinds that are known to be served; one counts once for each version."),
 		lastSuccess: gauge("last_success_timestamp_seconds", "When the API server was last read with success, 0 if never."),
@@ -156,7 +157,7 @@ func (r *Recorder) Reload(reason string, duration time.Duration, err error) {
 // Miss counts a lookup that could not be answered from what was known.
 func (r *Recorder) Miss(outcome string) { r.misses.WithLabelValues(outcome).Inc() }
 
-// Followed counts that a client or a cache has followed a kind to another path.
+// Followed counts that a client or a cache has switched a kind to another path.
 func (r *Recorder) Followed(who string) { r.followed.WithLabelValues(who).Inc() }
 
 // Served sets what is known now.

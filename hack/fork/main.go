@@ -30,7 +30,7 @@ const help = `fork puts a RESTMapper that stays fresh into your controller-runti
   fork -into DIR -undo [-force]         take all of it back
   fork -check DIR                       report whether the fork in DIR is whole and up to date
   fork -o DIR [-version V] [-full]      write only the patched tree, into DIR
-  fork -version V                       report whether that release can be had
+  fork -version V                       report whether that release is available
   fork -V                               print the version of this tool
 
 -into reads the controller-runtime version that the module in DIR selects, writes
@@ -38,7 +38,7 @@ DIR/third_party/controller-runtime, builds, and adds one replace line to DIR/go.
 go.mod comes last: if the build fails, or you interrupt it, DIR is as it was. Run it
 again when the controller-runtime version or this tool has changed: it updates the
 tree. Otherwise it changes nothing. -undo removes the tree and puts go.mod and go.sum
-back byte for byte; one that you have changed since stays as it is, but for the
+back byte for byte; one that you have changed since stays as it is, except for the
 replace line and the sums of controller-runtime.
 
 -check changes nothing. It succeeds if the tree is whole, of the version that
@@ -106,7 +106,7 @@ func do(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
 	case o.into == "":
 		_, err := tree.Folder(ctx, o.version, nil)
 		if err == nil {
-			fmt.Fprintf(stdout, "controller-runtime %s can be had: -o DIR writes its fork\n", o.version)
+			fmt.Fprintf(stdout, "controller-runtime %s is available: -o DIR writes its fork\n", o.version)
 		}
 		return err
 	}

@@ -39,7 +39,7 @@ func TestUsage(t *testing.T) {
 		"-undo":                  "give -into DIR, -check DIR or -o DIR",
 		"-check a -force":        "-check changes nothing",
 		"-check a -into b":       "not both",
-		"-check absent":          "absent is no folder",
+		"-check absent":          "absent is not a folder",
 		"-check a -version v1":   "-version goes with -o",
 		"-into a -full":          "-full goes with -o",
 		"-into a -version v1":    "-version goes with -o",
@@ -54,7 +54,7 @@ func TestUsage(t *testing.T) {
 		// Whatever the newest release is, it is not this one.
 		"-version v0.20.99": "v0.20.99 is not available: the newest release of v0.20 is v0.20.4",
 	})
-	command.Says(t, "-version v0.20.4", "v0.20.4 can be had")
+	command.Says(t, "-version v0.20.4", "v0.20.4 is available")
 	command.Says(t, "-h", "-into DIR", "-undo", "-check DIR", "-o DIR", "-version", "-V", "-force", tree.Newest(), "Examples")
 }
 

@@ -33,7 +33,7 @@ import (
 // remember the ETag of what it could not read.
 type Fault struct {
 	name    string
-	times   int64 // 0: for ever
+	times   int64 // 0: without end
 	respond func(exchange) (*http.Response, error)
 }
 

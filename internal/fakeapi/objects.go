@@ -231,7 +231,7 @@ func (s *Server) Watches(resource string) (n int) {
 	return n
 }
 
-// Tell sends an event, ADDED say, of an object to all open watches of a resource, whether there is
+// Tell sends an event (for example ADDED) of an object to all open watches of a resource, whether there is
 // such an object or not.
 func (s *Server) Tell(event, resource string, o Object) error {
 	s.mu.Lock()

@@ -58,7 +58,7 @@ func (s *Server) Groups() []Group {
 }
 
 // SetPeers sets versions that only another API server of the cluster serves. From 1.36
-// (KEP-4020) they are in the aggregated documents, but for who asks for profile=nopeer, and
+// (KEP-4020) they are in the aggregated documents, except for requests with profile=nopeer, and
 // not at their own paths nor in the lists.
 func (s *Server) SetPeers(groups ...Group) {
 	s.mu.Lock()

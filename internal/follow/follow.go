@@ -173,7 +173,7 @@ func (m *Mapper) Remembers(gvk schema.GroupVersionKind) bool {
 }
 
 // Refuses returns why a request must not be sent with a mapping, or "": it would reach another kind that has
-// the resource now, or, being a write for a namespace, what is cluster-wide of a kind that WasNamespaced. Of a
+// the resource now, or, being a write for a namespace, what is cluster-scoped of a kind that WasNamespaced. Of a
 // read, namespace is "".
 func (m *Mapper) Refuses(used *meta.RESTMapping, namespace string) (why string) {
 	gvk, resource := used.GroupVersionKind, used.Resource

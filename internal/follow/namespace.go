@@ -41,7 +41,7 @@ func sortOf(obj any) (of sort) {
 }
 
 // InNamespace returns a context for a request through a client for one namespace. Upstream's such client leaves
-// the namespace out of what it sends for a kind that it takes for cluster-wide.
+// the namespace out of what it sends for a kind that it takes for cluster-scoped.
 func InNamespace(ctx context.Context, namespace string, obj any) context.Context {
 	if namespace == "" {
 		return ctx
@@ -59,7 +59,7 @@ func NamespaceOf(ctx context.Context, obj any) string {
 }
 
 // NamespaceOfWrite returns the namespace of a write that a context is for, or "", whatever is written: it leads to no
-// path, and only refuses what would reach a cluster-wide object of a kind that was namespaced.
+// path, and only refuses what would reach a cluster-scoped object of a kind that was namespaced.
 func NamespaceOfWrite(ctx context.Context) string {
 	of, _ := ctx.Value(forNamespace{}).(namespaced)
 	return of.namespace

@@ -5,7 +5,7 @@
 package share
 
 // pool shares nothing: Go 1.23 has no weak pointers, and a strong registry would
-// keep every document for ever.
+// keep every document until the process ends.
 type pool[V any] struct{}
 
 func (*pool[V]) Get(_ Key, make func() (*V, error)) (*V, error) { return make() }

@@ -133,7 +133,7 @@ func (j *job) tellAdvised() {
 }
 
 // glob reads those of the consumer's files whose names match a pattern. One that
-// can't be read, a link to nowhere say, has no advice: the fork is in place.
+// can't be read, for example a dangling link, has no advice: the fork is in place.
 func (j *job) glob(patterns ...string) map[string]string {
 	files := map[string]string{}
 	for _, pattern := range patterns {

@@ -47,7 +47,7 @@ func (j *job) checkTag(required string, with modVersion) error {
 	found := tagged.FindStringSubmatch(with.Version)
 	switch {
 	case found == nil:
-		return fmt.Errorf("%s replaces %s with %s, whose version is not one of a fork's (v0.25.2-fresh.1, say)", j.show(j.path(goMod)), tree.Module, with)
+		return fmt.Errorf("%s replaces %s with %s, whose version is not that of a fork (for example v0.25.2-fresh.1)", j.show(j.path(goMod)), tree.Module, with)
 	case required != found[1]:
 		return fmt.Errorf("%s requires %s %s, but replaces it with %s: run go get %s@%s in %s, or replace it with a tag of %s",
 			j.show(j.path(goMod)), tree.Module, required, with, tree.Module, found[1], quoted(j.Dir), required)

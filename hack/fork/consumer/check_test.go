@@ -97,7 +97,7 @@ func TestUnavailableDependency(t *testing.T) {
 	forktest.Run(t, dir, "go", "mod", "edit", "-require=example.invalid/missing@v1.0.0")
 	for proxy, want := range map[string]string{"file://" + filepath.ToSlash(t.TempDir()): "example.invalid/missing", "off": "GOPROXY=off"} {
 		t.Setenv("GOPROXY", proxy)
-		into.fails(t, dir, nil, "because a dependency can't be had: ", want, "is as it was")
+		into.fails(t, dir, nil, "because a dependency is not available: ", want, "is as it was")
 	}
 }
 

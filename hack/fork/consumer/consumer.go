@@ -378,7 +378,7 @@ func (j *job) buildFailed(err error) error {
 	}
 	if at := slices.IndexFunc(lines, unavailable); at >= 0 {
 		cause := strings.TrimSpace(strings.TrimPrefix(lines[at], "go: "))
-		return fmt.Errorf("%s does not build because a dependency can't be had: %s", j.Dir, cause)
+		return fmt.Errorf("%s does not build because a dependency is not available: %s", j.Dir, cause)
 	}
 	return fmt.Errorf("%s does not build with the fork: %s (does it without? go build ./...)", j.Dir, strings.TrimSpace(lines[0]))
 }

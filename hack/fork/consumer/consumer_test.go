@@ -242,15 +242,15 @@ func TestRefuses(t *testing.T) {
 		edit  func(*Request)
 		want  []string
 	}{
-		"no folder":          {stock, "into undo check", nil, dir("absent"), []string{"absent is no folder"}},
-		"a file":             {stock, "into", nil, dir("main.go"), []string{"main.go is no folder"}},
+		"no folder":          {stock, "into undo check", nil, dir("absent"), []string{"absent is not a folder"}},
+		"a file":             {stock, "into", nil, dir("main.go"), []string{"main.go is not a folder"}},
 		"a package":          {stock, "into", write("pkg/a.go", "package a\n"), dir("pkg"), []string{"pkg: name the folder of your go.mod (the go command finds " + string(filepath.Separator)}},
 		"no go.mod":          {stock, "into", deleted(goMod), nil, []string{"no go.mod in", "(the go command finds none)"}},
 		"broken go.mod":      {stock, "into undo check", appendMod("nonsense\n"), nil, []string{"go mod edit", "nonsense"}},
 		"not required":       {stock, "into check", write(goMod, "module example.com/operator\n"), nil, []string{"does not require", "go get"}},
 		"itself":             {stock, "into check", write(goMod, "module "+tree.Module+"\n"), nil, []string{"itself"}},
 		"ours":               {stock, "into check", write(goMod, "module "+tree.Ours+"\n"), nil, []string{"is github.com/freshmapper/freshmapper itself: name the folder of your program"}},
-		"old version":        {stock, "into check", requires("v0.19.7"), nil, []string{"go.mod requires a release that has no fork", "v0.19.7 is not supported", "v0.25", "v0.19 can use the provider"}},
+		"old version":        {stock, "into check", requires("v0.19.7"), nil, []string{"go.mod requires a release that has no fork", "v0.19.7 is not supported", "v0.25", "v0.19 can use the RESTMapper alone"}},
 		"foreign folder":     {stock, "into", appendMod(replace + "../mine\n"), nil, []string{"replaces", "../mine", "-dropreplace"}},
 		"foreign module":     {stock, "into", appendMod(replace + "example.com/fork v1.2.3\n"), nil, []string{"example.com/fork v1.2.3"}},
 		"one version":        {stock, "into", appendMod("\nreplace " + tree.Module + " v0.25.2 => ./" + place + "\n"), nil, []string{"not this tool's", "(go mod edit -dropreplace=sigs.k8s.io/controller-runtime@v0.25.2)"}},
@@ -269,7 +269,7 @@ func TestRefuses(t *testing.T) {
 		"broken manifest":    {forked, "into undo check", write(place+"/.freshmapper/manifest.json", "{"), nil, []string{"manifest.json", "-force"}},
 		"another folder":     {forked, "check", instead("./mine"), nil, []string{"was not written by this tool", "restore .freshmapper/manifest.json"}},
 		"an old tag":         {forked, "check", instead("example.invalid/fork@v0.24.1-fresh.2"), nil, []string{"requires sigs.k8s.io/controller-runtime v0.25.2, but", "run go get sigs.k8s.io/controller-runtime@v0.24.1 in ", "with a tag of v0.25.2"}},
-		"a tag of no fork":   {forked, "check", instead("example.invalid/fork@v0.25.2"), nil, []string{"not one of a fork's"}},
+		"a tag of no fork":   {forked, "check", instead("example.invalid/fork@v0.25.2"), nil, []string{"is not that of a fork"}},
 		"another go.mod": {forked, "into undo check", func(t *testing.T, _ string) { t.Setenv("GOFLAGS", "-modfile=other.mod") }, nil,
 			[]string{"-modfile=other.mod", "go.mod"}},
 		"a workspace that uses the tree": {forked, "into undo check", workspace("use (\n\t.\n\t./" + place + "\n)\n"), nil, // as "go work use -r ." does

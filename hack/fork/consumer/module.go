@@ -95,7 +95,7 @@ func openModule(ctx context.Context, shown string) (*module, error) {
 	}
 	m := &module{shown: shown, dir: dir}
 	if !isDir(dir) {
-		return nil, fmt.Errorf("%s is no folder: name the one that holds your go.mod", shown)
+		return nil, fmt.Errorf("%s is not a folder: name the one that holds your go.mod", shown)
 	}
 	var env struct{ GOMOD, GOWORK, GOFLAGS string }
 	if err := m.parse(ctx, &env, "env", "-json", "GOMOD", "GOWORK", "GOFLAGS"); err != nil {
@@ -194,7 +194,7 @@ func (m *module) requires() error {
 			m.show(m.path(goMod)), tree.Module, tree.Module, tree.Newest())
 	}
 	if _, err := tree.LineOf(m.mod.required()); err != nil && m.work == "" {
-		return fmt.Errorf("%s requires a release that has no fork: %w; v0.19 can use the provider", m.show(m.path(goMod)), err)
+		return fmt.Errorf("%s requires a release that has no fork: %w; v0.19 can use the RESTMapper alone", m.show(m.path(goMod)), err)
 	}
 	return nil
 }

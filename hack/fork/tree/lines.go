@@ -27,7 +27,7 @@ var Lines = []Line{
 
 var release = regexp.MustCompile(`^(v0\.[0-9]+)\.[0-9]+$`)
 
-// LineOf returns the line of a release, "v0.25.2" say. Any patch release of a
+// LineOf returns the line of a release, for example "v0.25.2". Any patch release of a
 // supported line will do; anything else is an error that names those that are.
 func LineOf(version string) (Line, error) {
 	for _, line := range Lines {
