@@ -189,7 +189,7 @@ func (k *kind) reconcile(ctx context.Context) {
 func (k *kind) mustReplace(current *instance, mapping *meta.RESTMapping) bool {
 	if why := current.absentBecause(); why != nil {
 		mayNotBeListed := !meta.IsNoMatchError(why) // only another try tells whether that has changed
-		return !mayNotBeListed || time.Since(k.triedAt) >= pollInterval-pace
+		return !mayNotBeListed || time.Since(k.triedAt) >= pollInterval/2
 	}
 	return current.is(outdated) || follow.Differ(mapping, current.mapping)
 }
