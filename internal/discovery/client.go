@@ -49,6 +49,10 @@ type Options struct {
 	// Requested, if not nil, is called after every request with its path and the status
 	// of the answer, 0 if there was none.
 	Requested func(path string, code int)
+
+	// Failed, if not nil, is called when the server itself has failed, see ServerFailed, whatever was asked for: a
+	// discovery document, a watch, or what is read for a discovery client. It must return soon.
+	Failed func()
 }
 
 // Client reads the discovery documents of one server. Its methods may be called

@@ -131,7 +131,17 @@ func (c *Client) failure(r request, seen *exchange, err error) *Error {
 	if !errors.Is(err, errNotServed) { // whose words are ours
 		err = c.safe(err, seen.sent)
 	}
-	return &Error{Verb: r.verb, Path: r.path, GroupVersion: r.gv, Code: seen.code, Interrupted: seen.interrupted, Err: err}
+	failed := &Error{Verb: r.verb, Path: r.path, GroupVersion: r.gv, Code: seen.code, Interrupted: seen.interrupted, Err: err}
+	if ServerFailed(failed) {
+		c.noteFailed()
+	}
+	return failed
+}
+
+func (c *Client) noteFailed() {
+	if c.options.Failed != nil {
+		c.options.Failed()
+	}
 }
 
 // versionError makes an Error of a version, or of a group without one, that is not of its

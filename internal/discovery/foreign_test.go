@@ -119,6 +119,39 @@ func TestEachErrorOfATransportIsTheServersFailure(t *testing.T) {
 	}
 }
 
+// The client tells of each failure of the server, whatever it was asked for and by whom.
+func TestFailuresOfTheServerAreTold(t *testing.T) {
+	var answer error
+	c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 403, Header: http.Header{}, Body: http.NoBody, Request: req}, answer
+	}))
+	c.read.Store(true) // so that nothing is sent again
+	told := 0
+	c.options.Failed = func() { told++ }
+	cached, err := c.ClientGo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads := map[string]func() error{
+		"the document": func() error { _, err := c.Document(context.Background()); return err },
+		"a version":    func() error { _, _, err := c.Version(context.Background(), "example.com", "v1"); return err },
+		"a list":       func() error { _, _, _, err := c.List(context.Background(), "example.com"); return err },
+		"a version, for a discovery client": func() error {
+			_, err := cached.ServerResourcesForGroupVersion("example.com/v1")
+			return err
+		},
+	}
+	for _, answer = range []error{nil, io.ErrUnexpectedEOF} {
+		for name, read := range reads {
+			told = 0
+			err := read()
+			if failed := answer != nil; err == nil || (told > 0) != failed {
+				t.Errorf("%s: %v, and %d failures were told; want some: %t", name, err, told, failed)
+			}
+		}
+	}
+}
+
 // failing is a body that breaks off.
 type failing struct{ err error }
 

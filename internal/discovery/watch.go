@@ -132,9 +132,13 @@ func (c *Client) watch(ctx context.Context, resource schema.GroupVersionResource
 			err = decoder.Decode(&next)
 			return next, err
 		})
+		broken := err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil
 		if err == nil {
 			err = next.check()
 		} else if err = unreadable(err); err == nil {
+			if broken { // in the middle: the server did not end it
+				c.noteFailed()
+			}
 			return nil
 		}
 		if err != nil {

@@ -105,6 +105,7 @@ func New(cfg *rest.Config, httpClient *http.Client, opts Options) (*Engine, erro
 		RequestTimeout:   opts.RequestTimeout,
 		MaxResponseBytes: opts.MaxResponseBytes,
 		Requested:        e.Reports.Requested,
+		Failed:           func() { e.Reloader.NoteFailure() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("no RESTMapper for this rest.Config: %w", err)

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -118,6 +119,39 @@ func TestWatcherTriesAgain(t *testing.T) {
 					t.Errorf("logged %q; want one line with %q, or none if that is empty, and no secret that the server says", logged, tt.logs)
 				}
 			})
+		})
+	}
+}
+
+// A watch that breaks off, or gets no answer, shows that the server has failed (R6). One that the server ends does not,
+// nor one that ends when the watcher does.
+func TestBrokenWatchIsTheServersFailure(t *testing.T) {
+	for name, tt := range map[string]struct {
+		watch answer
+		want  int64
+	}{
+		"cut":                {answer{body: added, end: syscall.ECONNRESET}, 1},
+		"cut in an event":    {answer{body: added[:20], end: io.EOF}, 1},
+		"cut otherwise":      {answer{end: errors.New("http2: client connection lost")}, 1},
+		"refused":            {answer{err: syscall.ECONNREFUSED}, 1},
+		"unavailable":        {answer{code: 503, end: io.EOF}, 1},
+		"an error":           {answer{body: broken}, 1},
+		"ended":              {answer{body: added, end: io.EOF}, 0},
+		"ended without news": {answer{end: io.EOF}, 0},
+		"expired":            {answer{body: expired}, 0},
+		"forbidden":          {answer{code: 403, end: io.EOF}, 0},
+		"no answer":          {answer{delay: time.Hour}, 0},
+		"still open":         {answer{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ended *watcherTest
+			whileWatching(t, nil, []answer{tt.watch, {}}, func(_ *testing.T, w *watcherTest) {
+				time.Sleep(40 * time.Second)
+				ended = w
+			})
+			if got := ended.failures.Load(); got != tt.want {
+				t.Errorf("the server has failed %d times; want %d", got, tt.want)
+			}
 		})
 	}
 }
@@ -260,6 +294,8 @@ type watcherTest struct {
 	asked []request
 	open  int      // bodies that are not closed
 	lines []string // of the log
+
+	failures atomic.Int64 // how often the client has found that the server failed
 }
 
 type request struct {
@@ -398,7 +434,9 @@ func whileWatching(t *testing.T, lists, watches []answer, test func(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		w := &watcherTest{bell: NewDoorbell(), lists: lists, watches: watches}
 		cfg, httpClient := &clientrest.Config{Host: "http://in-memory", QPS: -1}, &http.Client{Transport: w, Timeout: time.Second}
-		client, err := discovery.NewClient(cfg, httpClient, discovery.Options{RequestTimeout: 30 * time.Second, MaxResponseBytes: 64 << 20})
+		client, err := discovery.NewClient(cfg, httpClient, discovery.Options{
+			RequestTimeout: 30 * time.Second, MaxResponseBytes: 64 << 20, Failed: func() { w.failures.Add(1) },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

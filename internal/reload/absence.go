@@ -27,12 +27,8 @@ const (
 	doubtAfter = time.Second      // after such a 404 the document is read that decides
 )
 
-// noteFailure begins the doubt, or begins it anew, if err means that the server failed.
-func (r *Reloader) noteFailure(err error) {
-	if discovery.ServerFailed(err) {
-		r.failed.Store(&doubt{since: time.Now()})
-	}
-}
+// NoteFailure begins the doubt, or begins it anew: the server has failed, whatever it was asked for.
+func (r *Reloader) NoteFailure() { r.failed.Store(&doubt{since: time.Now()}) }
 
 // decide returns what a 404 for a version, or for the list of a group, has found: nothing, or an
 // error if it is not believed. known reports whether something is known of what it is for, and

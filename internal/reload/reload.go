@@ -135,7 +135,6 @@ func (r *Reloader) perform(f *flight) {
 	if f.ctx.Err() != nil {
 		return
 	}
-	r.noteFailure(f.outcome.Err)
 	f.before, f.after = r.publish(f.found)
 	if r.options.Report != nil {
 		r.options.Report(Report{Read: f.read, Duration: time.Since(start), Outcome: f.outcome, After: f.after})
