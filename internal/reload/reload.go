@@ -48,8 +48,11 @@ type Report struct {
 type Reloader struct {
 	current atomic.Pointer[snapshot.Snapshot] // stored by publish alone
 	changed atomic.Pointer[chan struct{}]     // closed and taken away by publish; nil while nobody waits for it
-	failed  atomic.Pointer[doubt]             // when the server last failed; nil if it is not in doubt: see absence.go
-	ticks   atomic.Uint64                     // the last tick that was taken
+
+	// lastFailure is the last failure of the server; nil: it has not failed. See absence.go.
+	lastFailure atomic.Pointer[serverFailure]
+
+	ticks atomic.Uint64 // the last tick that was taken
 
 	subscribers atomic.Int64 // who needs every version
 
@@ -160,7 +163,7 @@ func (r *Reloader) readDocument(f *flight) {
 func (r *Reloader) readList(f *flight) {
 	versions, preferred, proven, err := r.client.List(f.ctx, f.read.Group)
 	if err == nil && len(versions) == 0 {
-		err = r.decide(f, f.from.Group(f.read.Group) != nil, proven).Err
+		err = r.confirmAbsence(f, f.from.Group(f.read.Group) != nil, proven).Err
 	}
 	f.outcome.Err, f.outcome.Versions, f.found = err, versions, nothing
 	if err == nil {
@@ -177,7 +180,7 @@ func (r *Reloader) readVersion(f *flight) {
 	var proven bool
 	found.Table, proven, found.Err = r.client.Version(f.ctx, group, version)
 	if found.None() {
-		found = r.decide(f, known, proven)
+		found = r.confirmAbsence(f, known, proven)
 	}
 	f.outcome.Err, f.outcome.Gone = found.Err, known && found.None() // NegativeTTL keeps what was never there
 	f.found = func(s *snapshot.Snapshot) *snapshot.Snapshot {
