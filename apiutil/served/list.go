@@ -46,10 +46,7 @@ func List(ctx context.Context, mapper *apiutil.DynamicRESTMapper, names ...strin
 	e.Reloader.Snapshot().KindsWhere(func(r *snapshot.Resource) bool { some = r.Name; return false })
 	q := snapshot.ResourceQuery(schema.GroupVersionResource{Resource: some})
 	q.All = true // current only if all groups are
-	found := e.Reloader.Lookup(ctx, q, func(s *snapshot.Snapshot) (known, current bool) {
-		_, current, err := s.ResourcesFor(schema.GroupVersionResource{Resource: some})
-		return err == nil, current
-	})
+	found := e.Reloader.Lookup(ctx, q)
 	e.NoteUse()
 	var err error
 	switch {
