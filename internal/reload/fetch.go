@@ -5,6 +5,7 @@ package reload
 import (
 	"time"
 
+	"github.com/freshmapper/freshmapper/internal/report"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -32,8 +33,9 @@ func (r *Reloader) fetch(c *call) {
 		return
 	}
 	c.before, c.after = r.publish(c.addTo)
-	if r.options.Report != nil {
-		r.options.Report(Report{Read: c.read, Duration: time.Since(start), Outcome: c.outcome, After: c.after})
+	if r.options.Reports != nil {
+		read := report.EndedRead{Read: c.read, Duration: time.Since(start), Outcome: c.outcome, After: c.after}
+		r.options.Reports.ReadEnded(read)
 	}
 }
 

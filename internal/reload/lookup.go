@@ -35,32 +35,37 @@ type Finding struct {
 // These begin after the call of Lookup.
 func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query) Finding {
 	known := r.Snapshot()
-	return r.lookup(ctx, q, r.LastSeq(), known.LastReset())
+	return r.newLookup(q, r.LastSeq(), known.LastReset()).run(ctx)
 }
 
 // LookupSince is Lookup, except that nothing counts that was read before began.
 func (r *Reloader) LookupSince(ctx context.Context, q snapshot.Query, began snapshot.Tick) Finding {
-	return r.lookup(ctx, q, began, began)
+	return r.newLookup(q, began, began).run(ctx)
 }
 
 // lookup is one lookup under way.
 //
-// It is answered by what is known, or by what was known when it began and its own reads, whatever others publish
-// meanwhile (R3): caller.own. A lookup in all groups has nothing of its own: it believes documents.
+// It is answered by what is known now. If others publish meanwhile what contradicts its own reads, it is answered by
+// what was known when it began and these (R3): caller.own. A lookup in all groups has nothing of its own: it believes
+// documents.
 type lookup struct {
 	*caller
 	query snapshot.Query
 	reset snapshot.Tick // what was read before does not count; later resets are not this lookup's
 }
 
-func (r *Reloader) lookup(ctx context.Context, q snapshot.Query, began, reset snapshot.Tick) Finding {
+func (r *Reloader) newLookup(q snapshot.Query, began, reset snapshot.Tick) *lookup {
 	l := &lookup{caller: r.newCaller(began, waitUntilSlow), query: q, reset: reset}
 	l.deadline = time.Now().Add(maxWait)
 	if !q.AnyGroup() {
 		l.own = r.Snapshot()
 	}
-	defer l.close()
+	return l
+}
 
+// run makes the reads that the lookup needs, until it has its answer or there are no more.
+func (l *lookup) run(ctx context.Context) Finding {
+	defer l.close()
 	for {
 		s, has := l.bestAnswer()
 		if has == currentAnswer {
@@ -72,7 +77,8 @@ func (r *Reloader) lookup(ctx context.Context, q snapshot.Query, began, reset sn
 		}
 
 		var err error
-		if missing := s.Next(q, snapshot.Progress{Began: began, Found: has == oldAnswer, Done: l.done}); len(missing) > 0 {
+		progress := snapshot.Progress{Began: l.since, Found: has == oldAnswer, Done: l.done}
+		if missing := s.Next(l.query, progress); len(missing) > 0 {
 			err = l.make(ctx, missing)
 		} else if slow := l.slowThatMatters(s, has); slow >= 0 {
 			err = l.awaitSlow(ctx, slow)

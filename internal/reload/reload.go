@@ -28,21 +28,14 @@ import (
 	"time"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/report"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
 // Options are the settings of a Reloader.
 type Options struct {
-	MaxAge time.Duration // the age at which what is in use is confirmed; 0 or less: never
-	Report func(Report)  // called after each read, by several goroutines at once; must return soon; may be nil
-}
-
-// Report describes one read.
-type Report struct {
-	Read     snapshot.Read
-	Duration time.Duration
-	Outcome  snapshot.Outcome
-	After    *snapshot.Snapshot // with what it has found
+	MaxAge  time.Duration    // the age at which what is in use is confirmed; 0 or less: never
+	Reports *report.Reporter // is told of each read; nil: nobody is
 }
 
 // Reloader holds the current snapshot of one server and reloads it on demand.

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -202,31 +201,37 @@ func TestEndedContextReadsNothing(t *testing.T) {
 	}
 }
 
-// R3: a lookup has found a kind, and before it can answer somebody publishes a document in which that has
-// gone again. It is answered by what it has read itself: otherwise it would find the kind in no version.
+// R3: a lookup has found a kind, and before it can answer somebody publishes a document in which that has gone again.
+// It is answered by what it has read itself: otherwise it would find the kind in no version.
 func TestLookupIsAnsweredFromItsOwnReads(t *testing.T) {
 	for _, versions := range [][]string{nil, {"v1"}, {"v1", "v2"}} {
+		ctx := context.Background()
 		server := fakeapi.New(fakeapi.Typical(2, 3, 1)...)
-		var r *Reloader
-		var once sync.Once
-		r = newReloader(t, server, Options{Report: func(report Report) { // before anybody has the result of the read
-			if report.Read == snapshot.ReadVersion(group, "v1") {
-				once.Do(func() {
-					server.PutVersion(group, serving("v1", "Other"))
-					if err := r.ReadDocument(context.Background()); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-		}})
-		if err := r.ReadDocument(context.Background()); err != nil {
+		r := newReloader(t, server, Options{})
+		if err := r.ReadDocument(ctx); err != nil {
 			t.Fatal(err)
 		}
+		gk := schema.GroupKind{Group: group, Kind: "Late"}
+		l := r.newLookup(snapshot.KindQuery(gk, versions), r.LastSeq(), 0)
+
 		server.PutVersion(group, serving("v1", "Late"))
-		if v, err := find(context.Background(), r, group, "Late", versions...); v != "v1" {
-			t.Errorf("a lookup in %q, whose own read has found the kind in v1: %q, %v", versions, v, err)
+		if _, err := l.read(ctx, snapshot.ReadVersion(group, "v1")); err != nil {
+			t.Fatal(err)
 		}
-		if v, err := find(context.Background(), r, group, "Late", versions...); !meta.IsNoMatchError(err) {
+		server.PutVersion(group, serving("v1", "Other"))
+		if err := r.ReadDocument(ctx); err != nil {
+			t.Fatal(err)
+		}
+
+		server.TakeRequests()
+		found := l.run(ctx)
+		if m, _, err := found.Snapshot.RESTMapping(gk, versions); err != nil || m.GroupVersionKind.Version != "v1" {
+			t.Errorf("a lookup in %q, whose own read has found the kind in v1: %v, %v", versions, m, err)
+		}
+		if sent := server.TakeRequests(); len(sent) > 0 {
+			t.Errorf("a lookup in %q, whose own read has found the kind, sends %v", versions, sent)
+		}
+		if v, err := find(ctx, r, group, "Late", versions...); !meta.IsNoMatchError(err) {
 			t.Errorf("the next lookup in %q, which comes after the kind has gone: %q, %v", versions, v, err)
 		}
 	}
