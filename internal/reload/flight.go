@@ -5,6 +5,7 @@ package reload
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -130,6 +131,31 @@ func (fs *flights) isUnanswered(r snapshot.Read) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	return fs.silent(r) || fs.silent(snapshot.Read{}) && fs.othersSilent()
+}
+
+// hung reports whether the version that a read is for, or one of the group that a list is of, is known to give no
+// answer, however long ago that was found.
+func (fs *flights) hung(r snapshot.Read) bool {
+	g := fs.current().Group(r.Group)
+	if g == nil || r.Part == snapshot.PartDocument {
+		return false
+	}
+	return slices.ContainsFunc(g.Versions(), func(v snapshot.Version) bool {
+		about := r.Part == snapshot.PartList || v.Name == r.Version
+		return about && discovery.GivesNoAnswer(v.Err)
+	})
+}
+
+// silentVersions lists the versions whose read goes on without an answer for longer than anybody waits.
+func (fs *flights) silentVersions() (reads []snapshot.Read) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for r := range fs.running {
+		if r.Part == snapshot.PartVersion && fs.silent(r) {
+			reads = append(reads, r)
+		}
+	}
+	return reads
 }
 
 // silent reports whether a read has got no answer for longer than anybody waits, or got none the last time, just

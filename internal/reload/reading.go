@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientgo "k8s.io/client-go/discovery"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
@@ -24,7 +23,9 @@ type reading struct {
 	hasAnswer bool          // the caller has an old answer, and can do without what is unanswered
 	until     time.Time     // when a caller with one has waited long enough; zero: never
 	abandon   bool          // the reads are the caller's own: its end cancels them
-	ended     func(*flight) // called when one of the reads has ended, one at a time; may be nil
+	// notForHanging is whether the caller waits for no version that is known to give no answer, however long ago.
+	notForHanging bool
+	ended         func(*flight) // called when one of the reads has ended, one at a time; may be nil
 
 	mu   sync.Mutex // guards what follows: groups are read side by side
 	done map[snapshot.Read]snapshot.Outcome
@@ -76,7 +77,7 @@ func (x *reading) read(ctx context.Context, r snapshot.Read) (snapshot.Outcome, 
 	most := x.patience
 	switch {
 	case !x.hasAnswer:
-	case x.flights.isUnanswered(r):
+	case x.flights.isUnanswered(r), x.notForHanging && x.flights.hung(r):
 		most = 0
 	case !x.until.IsZero():
 		if most = min(most, time.Until(x.until)); most <= 0 {
@@ -140,9 +141,6 @@ func (r *Reloader) ReadLive(ctx context.Context, gv schema.GroupVersion) (*snaps
 	err := r.readOne(ctx, snapshot.ReadVersion(gv.Group, gv.Version), false)
 	return r.Snapshot(), err
 }
-
-// ClientGo returns a discovery client of client-go's that reads through the reloader's own.
-func (r *Reloader) ClientGo() (*clientgo.DiscoveryClient, error) { return r.client.ClientGo() }
 
 // ReadDocument reads the document, and nothing else. It returns when that is done, or when ctx
 // ends.

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
@@ -19,7 +21,11 @@ import (
 // returns when all of that is done or unanswered, or when ctx ends. Its error is that of the document:
 // the versions that fail are in the snapshot. Only a refresh that succeeds confirms what
 // is known.
-func (r *Reloader) Refresh(ctx context.Context) error {
+func (r *Reloader) Refresh(ctx context.Context) error { return r.refresh(ctx, false) }
+
+// refresh is Refresh. notForHanging is whether it only begins the reads of versions that are known to give no answer,
+// and does not wait for them.
+func (r *Reloader) refresh(ctx context.Context, notForHanging bool) error {
 	began := time.Now()
 	if err := r.ReadDocument(ctx); err != nil {
 		return err
@@ -27,7 +33,7 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	all := r.subscribers.Load() > 0
 	differing, dropped := r.Snapshot().Due(all, r.uses.idle(r.Snapshot()))
 	x := r.newReading(never)
-	x.hasAnswer, x.abandon = true, true
+	x.hasAnswer, x.abandon, x.notForHanging = true, true, notForHanging
 	err := x.run(ctx, append([][]snapshot.Read{dropped}, differing...), func(list int, read snapshot.Read, o snapshot.Outcome) bool {
 		return list > 0 || o.Err == nil && !r.Snapshot().Serves(read.Group, read.Version) // else the document is behind
 	})
@@ -44,13 +50,23 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 // NoteAllRead notes that everything that is served was read by reads that began after a time.
 func (r *Reloader) NoteAllRead(began time.Time) { r.allRead.Store(&began) }
 
-// ConfirmAll refreshes everything that is known if that was last done more than some times MaxAge ago, and waits for it. A refresh
-// alone leaves out what nobody uses, on a server without the aggregated document. It waits no longer than a lookup
-// that has an old answer, and not at all if the server is silent or an attempt has failed a moment ago (R7): then
-// its error says so.
-func (r *Reloader) ConfirmAll(ctx context.Context, times time.Duration) error {
-	last := r.allRead.Load()
-	if r.age.most <= 0 || last != nil && time.Since(*last) < times*r.age.most {
+// AllRead returns when the reads began that last confirmed everything that is known, or the zero time.
+func (r *Reloader) AllRead() time.Time {
+	if last := r.allRead.Load(); last != nil {
+		return *last
+	}
+	return time.Time{}
+}
+
+// Outdated reports whether that was more than MaxAge ago.
+func (r *Reloader) Outdated() bool { return r.age.most > 0 && time.Since(r.AllRead()) >= r.age.most }
+
+// ConfirmAll refreshes everything that is known if it is outdated, and waits for that. A refresh alone leaves out what
+// nobody uses, on a server without the aggregated document. It waits no longer than a lookup that has an old answer, and
+// not at all if the server is silent or an attempt has failed a moment ago (R7): then its error says so. Nor does it wait
+// for a version that is known to give no answer: who asks once a minute would wait for it each time.
+func (r *Reloader) ConfirmAll(ctx context.Context) error {
+	if !r.Outdated() {
 		return nil
 	}
 	if failed := r.notConfirmed.Load(); failed != nil && time.Since(failed.at) < patience {
@@ -62,11 +78,24 @@ func (r *Reloader) ConfirmAll(ctx context.Context, times time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, mostWait, discovery.NotAwaited(snapshot.Read{}, mostWait))
 	defer cancel()
 	defer r.KeepAll()()
-	err := r.Refresh(ctx)
+	err := r.refresh(ctx, true)
 	if err != nil {
 		r.notConfirmed.Store(&failure{time.Now(), err})
 	}
 	return err
+}
+
+// NotAnswering returns the versions that are being read and do not answer, each with an error. Only the version's own
+// path tells whether what is known of it still holds: the aggregated document says so of all, and there are none.
+func (r *Reloader) NotAnswering() map[schema.GroupVersion]error {
+	if r.Snapshot().Aggregated() {
+		return nil
+	}
+	errs := map[schema.GroupVersion]error{}
+	for _, read := range r.flights.silentVersions() {
+		errs[schema.GroupVersion{Group: read.Group, Version: read.Version}] = discovery.NotAwaited(read, patience)
+	}
+	return errs
 }
 
 // failure is an attempt that has failed.
@@ -109,6 +138,16 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// KeepResourceLists makes reads keep what the server sends of each version, for a discovery cache. What was read before
+// does not have that, so it counts as reset. Refreshes read every version from now on.
+func (r *Reloader) KeepResourceLists() {
+	if before := r.client.KeepResourceLists(); before {
+		return
+	}
+	r.KeepAll()
+	r.Reset()
 }
 
 // KeepAll makes refreshes read every version of a server without the aggregated document,
