@@ -5,7 +5,6 @@
 package apiutil_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,14 +30,12 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// cachedView is a cached discovery, its mapper, and the discovery client that it reads through.
+// cachedView is a cached discovery, and its mapper.
 type cachedView struct {
 	discovery.CachedDiscoveryInterface
 	mapper   *apiutil.DynamicRESTMapper
-	client   discovery.DiscoveryInterface      // for what is not cached
-	reads    atomic.Int64                      // requests of the cache
-	passedOn atomic.Int64                      // and of that client
-	other    atomic.Pointer[http.RoundTripper] // which answers them, unless it is nil
+	client   discovery.DiscoveryInterface // for what is not cached
+	passedOn atomic.Int64                 // requests of that client
 }
 
 func newView(t *testing.T, server *fakeapi.Server) *cachedView {
@@ -48,8 +44,6 @@ func newView(t *testing.T, server *fakeapi.Server) *cachedView {
 
 func viewOf(m *apiutil.DynamicRESTMapper, server *fakeapi.Server) *cachedView {
 	v := &cachedView{mapper: m}
-	transport, _ := divertibles.Load(m)
-	transport.(*divertible).view.Store(v)
 	counting := through(func(req *http.Request) (*http.Response, error) {
 		v.passedOn.Add(1)
 		return server.Client().Transport.RoundTrip(req)
@@ -57,35 +51,6 @@ func viewOf(m *apiutil.DynamicRESTMapper, server *fakeapi.Server) *cachedView {
 	v.client = must(discovery.NewDiscoveryClientForConfigAndClient(server.Config(), &http.Client{Transport: counting}))
 	v.CachedDiscoveryInterface = discoverycache.New(v.mapper, v.client)
 	return v
-}
-
-// divertible is the transport of a mapper, which counts and diverts the requests that its discovery cache makes.
-type divertible struct {
-	server *fakeapi.Server
-	next   http.RoundTripper // of all other requests
-	view   atomic.Pointer[cachedView]
-}
-
-var divertibles sync.Map // by mapper
-
-func (d *divertible) RoundTrip(req *http.Request) (*http.Response, error) {
-	accept := req.Header.Get("Accept") // the cache's, which are client-go's, are in JSON alone
-	ofTheCache := strings.HasPrefix(accept, "application/json;") || strings.HasSuffix(accept, "*/*")
-	if v := d.view.Load(); v != nil && ofTheCache {
-		v.reads.Add(1)
-		if other := v.other.Load(); other != nil {
-			return (*other).RoundTrip(req)
-		}
-		return d.server.Client().Transport.RoundTrip(req)
-	}
-	return d.next.RoundTrip(req)
-}
-
-// divert lets the client's requests go to another transport; nil: to the server again.
-func (v *cachedView) divert(to http.RoundTripper) {
-	if v.other.Store(&to); to == nil {
-		v.other.Store(nil)
-	}
 }
 
 // inCache prints what a cached discovery has: whether it prefers a resource, or a list.
@@ -97,10 +62,15 @@ func (s *storyStage) inCache(command, name string) string {
 			return "failed"
 		}
 		told := map[bool]string{true: "yes", false: "no"}[slices.Contains(resourcesIn(lists), name)]
-		for gv := range failed {
-			told += ", failed " + gv.String()
+		if len(failed) >= len(lists) {
+			return told + ", failed all"
 		}
-		return told
+		var names []string
+		for gv := range failed {
+			names = append(names, ", failed "+gv.String())
+		}
+		slices.Sort(names)
+		return told + strings.Join(names, "")
 	}
 	list, err := s.cache.ServerResourcesForGroupVersion(name)
 	if errors.Is(err, memory.ErrCacheNotFound) {
@@ -117,7 +87,8 @@ func (s *storyStage) inCache(command, name string) string {
 func (s *storyStage) discover(command string, args []string) (string, error) {
 	switch command {
 	case "cache":
-		s.changeCache(strings.Join(args, " "))
+		s.cache = viewOf(s.mapper, s.server)
+		s.deferred = restmapper.NewDeferredDiscoveryRESTMapper(s.cache)
 	case "deferred":
 		mapping, err := s.deferred.RESTMapping(schema.GroupKind{Group: groupOf(args[0]), Kind: args[1]}, args[2:]...)
 		return answerWord(mappingText(mapping), err), nil
@@ -137,46 +108,8 @@ func (s *storyStage) discover(command string, args []string) (string, error) {
 			_, _ = s.cache.ServerGroups()
 			time.Sleep(pause)
 		}
-	case "reads":
-		n := s.cache.reads.Swap(0)
-		if most, err := strconv.ParseInt(strings.Join(args, ""), 10, 64); err == nil && n <= most {
-			return "yes", nil
-		}
-		return fmt.Sprint(n), nil
 	}
 	return "", nil
-}
-
-func (s *storyStage) changeCache(how string) {
-	behind := s.another()
-	switch how {
-	case "":
-		s.cache = viewOf(s.mapper, s.server)
-		s.deferred = restmapper.NewDeferredDiscoveryRESTMapper(s.cache)
-	case "behind":
-		s.cache.divert(behind.Client().Transport)
-	case "ahead":
-		if s.cache.divert(nil); s.answerCache != nil {
-			s.answerCache()
-		}
-	case "recovered": // requests that were not answered stay so
-		s.cache.divert(nil)
-	case "silent":
-		var answered context.Context
-		answered, s.answerCache = context.WithCancel(context.Background())
-		s.cache.divert(through(func(req *http.Request) (*http.Response, error) {
-			<-answered.Done()
-			return s.server.Client().Transport.RoundTrip(req)
-		}))
-	case "slow":
-		s.cache.divert(through(func(req *http.Request) (*http.Response, error) {
-			defer time.Sleep(time.Second) // the answer is under way
-			return s.server.Client().Transport.RoundTrip(req)
-		}))
-	case "down":
-		behind.SetFault(fakeapi.All(), fakeapi.Refused())
-		s.cache.divert(behind.Client().Transport)
-	}
 }
 
 // quietly keeps client-go from handling errors: it pauses while it holds a mutex, which hangs a bubble.
@@ -254,8 +187,8 @@ func TestCachedDiscoveryInAnOutage(t *testing.T) {
 						t.Fatal(names, err)
 					}
 					serve(server, newKind)
+					server.SetFault(fakeapi.All(), fakeapi.Func("outage", outage.Client().Transport.RoundTrip))
 					for _, v := range []*cachedView{cold, warm} {
-						v.divert(outage.Client().Transport)
 						v.mapper.Reset()
 						if names, err := v.served(t); !whole(names) && (v == warm || err == nil) {
 							t.Errorf("known before: %t: %q, %v", v == warm, names, err)
@@ -301,7 +234,7 @@ func TestCachedDiscoveryAnswersAsClientGo(t *testing.T) {
 		if diff := cmp.Diff(before.Groups[3].Versions, groups[2].Versions); diff != "" {
 			t.Errorf("a version is down (-before +now):\n%s", diff)
 		}
-		v.reads.Store(0)
+		server.TakeRequests()
 		v.passedOn.Store(0)
 		_, _ = v.OpenAPISchema()
 		aggregated, ok := v.CachedDiscoveryInterface.(discovery.AggregatedDiscoveryInterface) // Velero needs that
@@ -311,8 +244,8 @@ func TestCachedDiscoveryAnswersAsClientGo(t *testing.T) {
 		if list, byVersion, failed, err := aggregated.GroupsAndMaybeResources(); err != nil || len(list.Groups) != len(groups) || len(byVersion) != 1+11*3 || len(failed) != 1 {
 			t.Errorf("GroupsAndMaybeResources: %d groups, %d lists, %v, %v; want what the other methods return", len(list.Groups), len(byVersion), failed, err)
 		}
-		if read, passed := v.reads.Load(), v.passedOn.Load(); read != 0 || passed != 1 {
-			t.Errorf("%d requests of the cache, and %d of the client, want none, and 1: OpenAPI is not kept, and all else is", read, passed)
+		if all, passed := len(server.TakeRequests()), v.passedOn.Load(); all != 1 || passed != 1 {
+			t.Errorf("%d requests, and %d of the client, want 1, and that: OpenAPI is not kept, and all else is", all, passed)
 		}
 	})
 }

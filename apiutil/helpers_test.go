@@ -187,13 +187,10 @@ func (f through) RoundTrip(req *http.Request) (*http.Response, error) { return f
 
 func newMapperThrough(t *testing.T, server *fakeapi.Server, transport http.RoundTripper, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
 	t.Helper()
-	divertible := &divertible{server: server, next: transport}
-	m, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), &http.Client{Transport: divertible}, opts)
+	m, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), &http.Client{Transport: transport}, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	divertibles.Store(m, divertible)
-	t.Cleanup(func() { divertibles.Delete(m) })
 	return m
 }
 

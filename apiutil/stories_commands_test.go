@@ -80,7 +80,7 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 	case "use-of", "engage", "leave", "expel", "mapper", "keys", "running", "start-fleet", "stop-fleet", "unheard", "hear", "fleet-health", "another-server",
 		"fleet-reset-on-no-match":
 		return s.inFleet(name, args)
-	case "cache", "deferred", "short", "poll", "reads", "fresh", "invalidate", "reset-deferred":
+	case "cache", "deferred", "short", "poll", "fresh", "invalidate", "reset-deferred":
 		return s.discover(name, args)
 	default:
 		return "", s.upset(name, args)

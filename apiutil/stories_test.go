@@ -5,7 +5,6 @@
 package apiutil_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"maps"
@@ -182,7 +181,6 @@ type storyStage struct {
 	sent        []string // the requests since they were last shown or forgotten
 	err         error    // of the last lookup
 	cache       *cachedView
-	answerCache context.CancelFunc                      // lets the client of the cache be answered; or nil
 	deferred    *restmapper.DeferredDiscoveryRESTMapper // over the cache
 	fleet       *fleetStage
 	options     apiutil.DynamicRESTMapperOptions // of the mapper, and of fleets
@@ -325,9 +323,6 @@ func (s *storyStage) end() {
 	}
 	for _, sub := range s.subscribers {
 		sub.cancel()
-	}
-	if s.answerCache != nil {
-		s.answerCache()
 	}
 	if s.stop != nil {
 		s.stop()

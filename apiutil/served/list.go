@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/engine"
@@ -37,41 +34,24 @@ type APIs struct {
 // What it returns belongs to the caller, and the mapper keeps nothing of it. It takes about 300 bytes a kind.
 func List(ctx context.Context, mapper *apiutil.DynamicRESTMapper, names ...string) (APIs, error) {
 	e := engine.Of(mapper)
-	began, unread := time.Now(), !e.Reloader.Snapshot().Read()
-	var old error
-	if !unread {
-		old = e.Reloader.ConfirmAll(ctx, 1)
+	everything := e.ReadAll(ctx)
+	all := APIs{Generation: everything.Snapshot.Generation()}
+	wanted := func(r *snapshot.Resource) bool {
+		sameName := func(name string) bool { return strings.EqualFold(name, r.Kind) }
+		return len(names) == 0 || slices.ContainsFunc(names, sameName)
 	}
-	some := "pods"
-	e.Reloader.Snapshot().KindsWhere(func(r *snapshot.Resource) bool { some = r.Name; return false })
-	q := snapshot.ResourceQuery(schema.GroupVersionResource{Resource: some})
-	q.All = true // current only if all groups are
-	found := e.Reloader.Lookup(ctx, q)
-	e.NoteUse()
-	var err error
-	switch {
-	case found.Err != nil:
-		err = e.LookupError(q, nil, found.Err)
-	case old != nil:
-		err = fmt.Errorf("what is served was last confirmed more than MaxAge ago: %w", old)
-	case unread:
-		e.Reloader.NoteAllRead(began)
-	}
-	s := e.Reloader.Snapshot()
-	all := APIs{Generation: s.Generation()}
-	for _, k := range s.KindsWhere(func(r *snapshot.Resource) bool {
-		return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, r.Kind) })
-	}) {
+	for _, k := range everything.Snapshot.KindsWhere(wanted) {
 		all.Kinds = append(all.Kinds, apiutil.ServedKind{Mapping: k.Mapping, Verbs: k.Verbs.Names()})
 	}
-	failed := engine.FailedVersions(s)
-	for gv, why := range found.Failed { // of those whose read has had no answer yet
-		if failed[gv] == nil {
-			failed[gv] = why
-		}
+	var err error
+	switch {
+	case everything.Err != nil:
+		err = fmt.Errorf("failed to list what is served: %w", everything.Err)
+	case everything.NotConfirmed != nil:
+		err = fmt.Errorf("what is served was last confirmed more than MaxAge ago: %w", everything.NotConfirmed)
 	}
-	if len(failed) > 0 {
-		err = errors.Join(err, e.Options.DiscoveryFailed(failed))
+	if len(everything.Failed) > 0 {
+		err = errors.Join(err, e.Options.DiscoveryFailed(everything.Failed))
 	}
 	return all, err
 }

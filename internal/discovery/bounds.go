@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -40,6 +41,11 @@ const (
 	// a document of permitted size could take much memory when it is decoded. A server with
 	// 2,000 groups of two versions with 30 kinds each sends a quarter of that.
 	maxElements = 1 << 19
+
+	// maxKeptElements bounds the same with subresources, verbs, short names and categories. Of a document that has
+	// more of them no resource list is kept. A server with 1,000 groups of two versions with 30 kinds each sends two
+	// thirds of that.
+	maxKeptElements = 1 << 20
 
 	maxETag = 256 // bytes; a longer one is not sent back
 )
@@ -140,8 +146,8 @@ func (b *builder) add(v snapshot.Version) {
 // has no resource without a response kind, which is only the parent of subresources;
 // client-go drops those as well. A version that the server marks as stale gets no table:
 // its resources "may be significantly out of date" (k8s.io/api/apidiscovery/v2), and
-// client-go leaves it out as well.
-func (b *builder) addServed(name, freshness string, rows []snapshot.Resource) {
+// client-go leaves it out as well. list is what the table keeps besides, or nil.
+func (b *builder) addServed(name, freshness string, rows []snapshot.Resource, list *metav1.APIResourceList) {
 	if b.full() {
 		return
 	}
@@ -151,12 +157,12 @@ func (b *builder) addServed(name, freshness string, rows []snapshot.Resource) {
 	v, err := snapshot.Version{Name: name}, checkRows(rows)
 	switch {
 	case freshness == stale:
-		v.Err = versionError(b.name, name, 0, errors.New("the server marks this version as stale: what serves it does not answer"))
+		v.Err = versionError(b.name, name, 0, errMarkedStale)
 	case err != nil:
 		v.Err = versionError(b.name, name, http.StatusOK, err)
 	default:
 		b.table = snapshot.NewTableLike(b.table, rows)
-		v.Table = b.table
+		v.Table = b.table.WithResourceList(list)
 	}
 	b.add(v)
 }

@@ -97,7 +97,7 @@ func TestTooMuchIsNotDecoded(t *testing.T) {
 		"groups of a list":            {[]byte(`{"kind":"APIGroupList","groups":[` + strings.Repeat("{},", maxGroups) + `{}]}`), "more than 65536 groups", 1 << 30},
 	} {
 		var err error
-		if took := allocated(func() { _, err = decodeBulk(test.body, namedPath) }); took > test.most {
+		if took := allocated(func() { _, err = decodeBulk(test.body, namedPath, false) }); took > test.most {
 			t.Errorf("%s: a document of %d bytes has taken %d; want %d at most", name, len(test.body), took, test.most)
 		}
 		if err == nil || !strings.Contains(err.Error(), test.want) {
@@ -158,10 +158,10 @@ func TestMalformedVerbsCostNothing(t *testing.T) {
 		list := []byte(`{"kind":"APIResourceList","groupVersion":"g/v1","resources":[{"name":"rs","kind":"R","verbs":` + verbs + `}]}`)
 		var read [2]*snapshot.Group
 		took := allocated(func() {
-			if doc, err := decodeBulk(aggregated, namedPath); err == nil {
+			if doc, err := decodeBulk(aggregated, namedPath, false); err == nil {
 				read[0] = doc.groups[0]
 			}
-			if table, err := decodeTable(list, schema.GroupVersion{Group: "g", Version: "v1"}); err == nil {
+			if table, err := decodeTable(list, schema.GroupVersion{Group: "g", Version: "v1"}, false); err == nil {
 				read[1] = snapshot.NewGroup("g", "v1", []snapshot.Version{{Name: "v1", Table: table}})
 			}
 		})
@@ -225,7 +225,7 @@ func TestNoDocumentCostsMinutes(t *testing.T) {
 		"groups of one table": groups(each(`{"metadata":{"name":"g%d"},"versions":[{"version":"v1","resources":[{"resource":"rs","responseKind":{"kind":"R"}}]}]}`)),
 	} {
 		began := time.Now()
-		doc, err := decodeBulk(aggregatedJSON(items(30_000)), namedPath)
+		doc, err := decodeBulk(aggregatedJSON(items(30_000)), namedPath, false)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -239,17 +239,20 @@ func TestNoDocumentCostsMinutes(t *testing.T) {
 
 // decodeAll decodes data as every kind of document, and uses the result as a mapper would.
 func decodeAll(data []byte) {
-	core, coreErr := decodeBulk(data, corePath)
-	named, namedErr := decodeBulk(data, namedPath)
-	if coreErr == nil && namedErr == nil {
-		use(core, named)
-	} else if namedErr == nil {
-		use(&half{}, named)
+	for _, keepLists := range []bool{false, true} {
+		core, coreErr := decodeBulk(data, corePath, keepLists)
+		named, namedErr := decodeBulk(data, namedPath, keepLists)
+		if coreErr == nil && namedErr == nil {
+			use(core, named)
+		} else if namedErr == nil {
+			use(&half{}, named)
+		}
 	}
 	gv := schema.GroupVersion{Group: "g0001.example.com", Version: "v2"}
 	_, _ = decodeGroup(data, schema.GroupVersion{Group: gv.Group})
 	_, _ = decodeGroup(data, schema.GroupVersion{})
-	_, _ = decodeTable(data, gv)
+	_, _ = decodeTable(data, gv, false)
+	_, _ = decodeTable(data, gv, true)
 }
 
 func use(core, named *half) {
@@ -296,7 +299,7 @@ func TestDamagedDocumentIsNeverTakenForWhole(t *testing.T) {
 	for _, accept := range strings.Split(acceptBulk, ",")[:2] {
 		data := body(server, "/apis", accept)
 		for i := range data {
-			if _, err := decodeBulk(data[:i], namedPath); err == nil && i < len(data)-trailer {
+			if _, err := decodeBulk(data[:i], namedPath, false); err == nil && i < len(data)-trailer {
 				t.Errorf("%s: cut off after %d of %d bytes, and taken for whole", accept, i, len(data))
 			}
 			damaged := slices.Clone(data)

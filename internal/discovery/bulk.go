@@ -17,16 +17,21 @@ import (
 // half is what was read from one of the two bulk paths.
 type half struct {
 	groups []*snapshot.Group
-	key    share.Key // of the bytes of the groups; zero if this is not the aggregated document
+	key    share.Key // of the bytes of the groups, if mappers share them; else zero
 	etag   string    // empty if the server sent none
 	caller share.Key // of the credentials that it was sent to
+
+	hasResources bool // this is the aggregated document, which has the resources of every version
+	keepsLists   bool // it was read to keep resource lists: no other mapper shares it
 
 	changes int // how many reads in a row were made with other credentials than the one before
 }
 
 // aggregated reports whether the resources of every version are there. If there is no
 // version, they are.
-func (h *half) aggregated() bool { return h.key != share.Key{} || len(h.groups) == 0 }
+func (h *half) aggregated() bool {
+	return h.hasResources || len(h.groups) == 0
+}
 
 // acceptBulk asks for the aggregated document, or for the plain list if the server has
 // none. v2 comes before v2beta1 (servers 1.26 to 1.29). Protobuf comes before JSON,
@@ -96,7 +101,7 @@ func documentOf(core, named *half, last *snapshot.Document) *snapshot.Document {
 	next := func() (*snapshot.Document, error) {
 		return last.Next(merge(slices.Concat(core.groups, named.groups)), aggregated), nil
 	}
-	if !aggregated {
+	if !aggregated || core.keepsLists || named.keepsLists {
 		document, _ := next()
 		return document
 	}
@@ -117,8 +122,12 @@ const steadyAfter = 2
 // give documents of different content the same ETag.
 func (c *Client) readHalf(ctx context.Context, path string, last *half) (read *half, audited bool, err error) {
 	unproven, protobuf := false, false
+	keepLists := c.keepLists.Load()
+	if keepLists && !last.keepsLists {
+		last = &half{caller: last.caller, changes: last.changes} // a 304 would bring no resource lists
+	}
 	r := request{path: path, accept: acceptBulk, etag: last.etag}
-	if c.jsonOnly {
+	if c.jsonOnly || keepLists {
 		r.accept = acceptJSON
 	}
 	if last.changes >= steadyAfter {
@@ -134,9 +143,9 @@ func (c *Client) readHalf(ctx context.Context, path string, last *half) (read *h
 			return last, nil
 		}
 		protobuf = bytes.HasPrefix(seen.body, []byte(protobufMagic))
-		read, err := decodeBulk(seen.body, path)
+		read, err := decodeBulk(seen.body, path, keepLists)
 		if err == nil {
-			read.etag, read.caller = seen.etag, seen.caller
+			read.etag, read.caller, read.keepsLists = seen.etag, seen.caller, keepLists
 			if first := last.caller == (share.Key{}); !first && seen.caller != last.caller {
 				read.changes = last.changes + 1
 			}

@@ -13,8 +13,6 @@
 //
 //	bulk.go, live.go, watch.go     what is asked for: the document, a list or a version, events
 //	      ↓
-//	adapter.go                     the same for client-go's discovery client
-//	      ↓
 //	client.go                      one request, and what it may take
 //	      ↓
 //	transport.go, absence.go       one exchange: its bytes, and whose answer a 404 is
@@ -70,7 +68,8 @@ type Client struct {
 
 	audited atomic.Pointer[time.Time] // when a document was read that had an Audit-Id; nil if the last one had none
 	read    atomic.Bool               // the document, or a list or a version, was read once
-	kept    keptAnswers               // of ClientGo
+
+	keepLists atomic.Bool // see KeepResourceLists
 
 	// Only Document uses these, which it has read last.
 	core, named *half

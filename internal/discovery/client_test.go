@@ -285,7 +285,7 @@ func TestListsThatCallThemselvesOtherwise(t *testing.T) {
 		"g/v1": true, "g/v1alpha3": true, "other.example.com/v1": false, "v1": false, "g/v1/v1": false,
 	} {
 		body := fmt.Sprintf(`{"kind":"APIResourceList","groupVersion":%q,"resources":[{"name":"rs","kind":"R"}]}`, claim)
-		if table, err := decodeTable([]byte(body), schema.GroupVersion{Group: "g", Version: "v1"}); (err == nil) != fine || (table != nil) != fine {
+		if table, err := decodeTable([]byte(body), schema.GroupVersion{Group: "g", Version: "v1"}, false); (err == nil) != fine || (table != nil) != fine {
 			t.Errorf("a list at g/v1 that calls itself %s: table %v, %v; want that it is read: %t", claim, table, err, fine)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/share"
@@ -94,7 +95,7 @@ func parseJSON(body []byte) (*document, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil, errors.New("the response is empty")
 	}
-	if bytes.Count(body, []byte{','}) > maxElements && elements(body) > maxElements {
+	if !elementsWithin(body, decodedDepth, maxElements) {
 		return nil, errElements
 	}
 	doc := &document{}
@@ -105,14 +106,24 @@ func parseJSON(body []byte) (*document, error) {
 }
 
 // decodedDepth is the depth of the lists that are decoded: the items, their versions, and
-// the resources of these, each in an object. Deeper lists are skipped.
-const decodedDepth = 6
+// the resources of these, each in an object. Deeper lists are skipped. keptDepth is that of the lists in what a
+// discovery cache returns: subresources, and the verbs of these.
+const (
+	decodedDepth = 6
+	keptDepth    = 10
+)
 
-// elements counts the commas in the lists that are decoded: a comma costs a server little
+// elementsWithin reports whether the lists that are decoded, which are those up to a depth, have no more than most
+// elements. A body with fewer commas than that has no more elements either.
+func elementsWithin(body []byte, depth, most int) bool {
+	return bytes.Count(body, []byte{','}) <= most || elements(body, depth) <= most
+}
+
+// elements counts the commas in the lists up to a depth, keptDepth at most: a comma costs a server little
 // to send, and stands for an element that takes much memory. Most commas that honest
 // servers send are elsewhere. If the body is no JSON, the count means nothing.
-func elements(body []byte) (commas int) {
-	var list [decodedDepth + 1]bool // whether a list is open at each depth
+func elements(body []byte, most int) (commas int) {
+	var list [keptDepth + 1]bool // whether a list is open at each depth
 	depth := 0
 	for i := 0; i < len(body); i++ {
 		switch c := body[i]; c {
@@ -123,13 +134,14 @@ func elements(body []byte) (commas int) {
 				}
 			}
 		case '[', '{':
-			if depth++; depth <= decodedDepth {
+			depth++
+			if depth <= most {
 				list[depth] = c == '['
 			}
 		case ']', '}':
 			depth = max(depth-1, 0)
 		case ',':
-			if depth <= decodedDepth && list[depth] {
+			if depth <= most && list[depth] {
 				commas++
 			}
 		}
@@ -145,22 +157,27 @@ func (d *document) wrongKind(want string) error {
 	return fmt.Errorf("the response is not of kind %s but of kind %q in %q", want, d.Kind, d.APIVersion)
 }
 
-// decodeBulk decodes an answer of /api or /apis, in any of the forms in acceptBulk.
-func decodeBulk(body []byte, path string) (*half, error) {
+// decodeBulk decodes an answer of /api or /apis, in any of the forms in acceptBulk. keepLists is whether the resource
+// lists are kept, too. An answer in protobuf has none: it was not asked for then.
+func decodeBulk(body []byte, path string, keepLists bool) (*half, error) {
 	if bytes.HasPrefix(body, []byte(protobufMagic)) {
 		return decodeProtobuf(body)
 	}
-	return decodeJSON(body, path)
+	return decodeJSON(body, path, keepLists)
 }
 
-func decodeJSON(body []byte, path string) (*half, error) {
+func decodeJSON(body []byte, path string, keepLists bool) (*half, error) {
 	doc, err := parseJSON(body)
 	if err != nil {
 		return nil, err
 	}
 	switch {
+	case doc.aggregated() && keepLists && elementsWithin(body, keptDepth, maxKeptElements):
+		return ownGroups(doc.Items)
 	case doc.aggregated():
-		return shareGroups(doc.Items, "json", decodeJSONGroup)
+		return shareGroups(doc.Items, "json", func(item []byte) (*snapshot.Group, error) {
+			return decodeJSONGroup(item, nil)
+		})
 	case path == corePath && doc.Kind == "APIVersions":
 		if len(doc.Versions) > 0 {
 			doc.Groups = []group[version]{{Versions: doc.Versions, Preferred: doc.Versions[0]}} // preferred as in client-go
@@ -186,7 +203,7 @@ func shareGroups[T ~[]byte](items []T, form string, decode func([]byte) (*snapsh
 	if err := checkCount(len(items)); err != nil {
 		return nil, err
 	}
-	read := &half{groups: make([]*snapshot.Group, len(items))}
+	read := &half{groups: make([]*snapshot.Group, len(items)), hasResources: true}
 	keys := make([]byte, 0, len(items)*len(share.Key{}))
 	for i, item := range items {
 		key := share.KeyOf(form, item)
@@ -200,13 +217,35 @@ func shareGroups[T ~[]byte](items []T, form string, decode func([]byte) (*snapsh
 	return read, nil
 }
 
-func decodeJSONGroup(data []byte) (*snapshot.Group, error) {
+// ownGroups returns the groups of items with their resource lists. Other mappers share none of them: who gets a list
+// from a discovery cache should not change it, and might.
+func ownGroups(items []json.RawMessage) (*half, error) {
+	if err := checkCount(len(items)); err != nil {
+		return nil, err
+	}
+	read := &half{groups: make([]*snapshot.Group, len(items)), hasResources: true}
+	for i, item := range items {
+		g, err := decodeJSONGroup(item, resourceListsOf(item))
+		if err != nil {
+			return nil, err
+		}
+		read.groups[i] = g
+	}
+	return read, nil
+}
+
+// decodeJSONGroup reads a group of the aggregated document. lists are its resource lists, or nil.
+func decodeJSONGroup(data []byte, lists []*metav1.APIResourceList) (*snapshot.Group, error) {
 	g := group[served]{}
 	if err := json.Unmarshal(data, &g); err != nil {
 		return nil, fmt.Errorf("a group of the aggregated document is malformed: %w", err)
 	}
 	b := builder{name: g.Metadata.Name}
-	for _, v := range g.Versions {
+	for i, v := range g.Versions {
+		var list *metav1.APIResourceList
+		if i < len(lists) {
+			list = lists[i]
+		}
 		rows := make([]snapshot.Resource, 0, len(v.Resources))
 		for _, r := range v.Resources {
 			if kind := r.ResponseKind; kind.Group+kind.Version+kind.Kind != "" {
@@ -215,7 +254,7 @@ func decodeJSONGroup(data []byte) (*snapshot.Group, error) {
 				})
 			}
 		}
-		b.addServed(v.Version, v.Freshness, rows)
+		b.addServed(v.Version, v.Freshness, rows, list)
 	}
 	return b.group(), nil
 }
@@ -236,7 +275,7 @@ var errNoVersions = errors.New("the server lists no versions of the group")
 // have one form only, so this can't happen there.
 func decodeGroup(body []byte, gv schema.GroupVersion) (*snapshot.Group, error) {
 	if gv.Group == "" {
-		read, err := decodeBulk(body, corePath)
+		read, err := decodeBulk(body, corePath, false)
 		if err != nil {
 			return nil, err
 		}
@@ -260,8 +299,8 @@ func decodeGroup(body []byte, gv schema.GroupVersion) (*snapshot.Group, error) {
 
 // decodeTable reads the answer of /apis/<group>/<version>. The path says of which version that is:
 // extension servers answer with a list that calls itself another version of the group
-// (kubevirt#10899). A list of another group is an error.
-func decodeTable(body []byte, gv schema.GroupVersion) (*snapshot.Table, error) {
+// (kubevirt#10899). A list of another group is an error. keepLists is whether the table gets the resource list, too.
+func decodeTable(body []byte, gv schema.GroupVersion, keepLists bool) (*snapshot.Table, error) {
 	doc, err := parseJSON(body)
 	if err != nil {
 		return nil, err
@@ -283,5 +322,9 @@ func decodeTable(body []byte, gv schema.GroupVersion) (*snapshot.Table, error) {
 	if err := checkRows(resources); err != nil {
 		return nil, err
 	}
-	return snapshot.NewTable(resources), nil
+	table := snapshot.NewTable(resources)
+	if keepLists {
+		table = table.WithResourceList(resourceListOf(body, gv))
+	}
+	return table, nil
 }

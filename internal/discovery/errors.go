@@ -100,6 +100,12 @@ func Unanswered(err error) bool {
 	return errors.As(err, &late) && late.Timeout() && !errors.Is(err, ErrNotSent)
 }
 
+// GivesNoAnswer reports whether what a version's last read has met says that nobody answers for it: the time of the
+// read was over, or the document marks the version as stale.
+func GivesNoAnswer(err error) bool { return Unanswered(err) || errors.Is(err, errMarkedStale) }
+
+var errMarkedStale = errors.New("the server marks this version as stale: what serves it does not answer")
+
 // ServerFailed reports whether the server itself failed, and not only what it was asked for: the connection
 // failed, however, before there was a complete answer, or the answer was 5xx or 429. A server that starts or is
 // killed does so. That the time of a request is over is no such failure: one APIService may hang.

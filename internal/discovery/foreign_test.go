@@ -128,18 +128,10 @@ func TestFailuresOfTheServerAreTold(t *testing.T) {
 	c.read.Store(true) // so that nothing is sent again
 	told := 0
 	c.options.Failed = func() { told++ }
-	cached, err := c.ClientGo()
-	if err != nil {
-		t.Fatal(err)
-	}
 	reads := map[string]func() error{
 		"the document": func() error { _, err := c.Document(context.Background()); return err },
 		"a version":    func() error { _, _, err := c.Version(context.Background(), "example.com", "v1"); return err },
 		"a list":       func() error { _, _, _, err := c.List(context.Background(), "example.com"); return err },
-		"a version, for a discovery client": func() error {
-			_, err := cached.ServerResourcesForGroupVersion("example.com/v1")
-			return err
-		},
 	}
 	for _, answer = range []error{nil, io.ErrUnexpectedEOF} {
 		for name, read := range reads {

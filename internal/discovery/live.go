@@ -43,7 +43,11 @@ func (c *Client) Version(ctx context.Context, group, version string) (table *sna
 	if version == "" {
 		return nil, true, nil
 	}
-	return live(ctx, c, schema.GroupVersion{Group: group, Version: version}, decodeTable)
+	keepLists := c.keepLists.Load()
+	decode := func(body []byte, gv schema.GroupVersion) (*snapshot.Table, error) {
+		return decodeTable(body, gv, keepLists)
+	}
+	return live(ctx, c, schema.GroupVersion{Group: group, Version: version}, decode)
 }
 
 // List reads one group's versions without their resources: their names in server order,

@@ -148,7 +148,7 @@ func (w *wire) version(b *builder, data []byte) {
 		}
 	}
 	if w.err == nil {
-		b.addServed(name, freshness, rows)
+		b.addServed(name, freshness, rows, nil)
 	}
 }
 

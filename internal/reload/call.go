@@ -222,3 +222,15 @@ func (f *inFlight) othersAreUnresponsive() bool {
 	}
 	return false
 }
+
+// unresponsiveVersions lists the versions whose call goes on without an answer.
+func (f *inFlight) unresponsiveVersions() (reads []snapshot.Read) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for read := range f.calls {
+		if read.Part == snapshot.PartVersion && f.isUnresponsive(read) {
+			reads = append(reads, read)
+		}
+	}
+	return reads
+}

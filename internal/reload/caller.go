@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientgo "k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
@@ -46,6 +45,9 @@ const (
 	// waitIfResponsive: the caller has an old answer, and can do without. It waits for slowThreshold and until its
 	// deadline, and not at all for a path that is unresponsive. It does not come back.
 	waitIfResponsive
+	// waitIfAnswering is waitIfResponsive, and also does not wait for a version that is known to give no answer, however
+	// long ago that was found.
+	waitIfAnswering
 )
 
 const (
@@ -88,7 +90,7 @@ func (c *caller) read(ctx context.Context, read snapshot.Read) (snapshot.Outcome
 	case waitUntilSlow:
 		return c.await(ctx, c.r.join(read, c.since), slowThreshold)
 	}
-	if c.r.isUnresponsive(read) {
+	if !c.expectsAnswer(read) {
 		// One attempt at a time goes on all the same, so that one learns when the path answers again.
 		return c.await(ctx, c.r.join(read, c.since), 0)
 	}
@@ -97,6 +99,27 @@ func (c *caller) read(ctx context.Context, read snapshot.Read) (snapshot.Outcome
 		return c.noteNotAwaited(read, maxWait), nil
 	}
 	return c.await(ctx, c.r.join(read, c.since), min(slowThreshold, remaining))
+}
+
+// expectsAnswer reports whether a caller that can do without a read waits for it at all.
+func (c *caller) expectsAnswer(read snapshot.Read) bool {
+	if c.r.isUnresponsive(read) {
+		return false
+	}
+	return c.waits != waitIfAnswering || !c.r.givesNoAnswer(read)
+}
+
+// givesNoAnswer reports whether the version that a read is for, or one of the group that a list is of, is known to give
+// no answer.
+func (r *Reloader) givesNoAnswer(read snapshot.Read) bool {
+	g := r.Snapshot().Group(read.Group)
+	if g == nil || read.Part == snapshot.PartDocument {
+		return false
+	}
+	return slices.ContainsFunc(g.Versions(), func(v snapshot.Version) bool {
+		isAbout := read.Part == snapshot.PartList || v.Name == read.Version
+		return isAbout && discovery.GivesNoAnswer(v.Err)
+	})
 }
 
 // remaining returns how long the caller still waits in all.
@@ -147,9 +170,10 @@ func (c *caller) noteAnswered(joined *call) snapshot.Outcome {
 
 // noteSlow notes that a call has not ended in time. It goes on.
 func (c *caller) noteSlow(joined *call, waited time.Duration) snapshot.Outcome {
-	if c.waits == waitIfResponsive {
+	switch c.waits {
+	case waitIfResponsive, waitIfAnswering:
 		c.r.leave(joined)
-	} else {
+	default:
 		c.mu.Lock()
 		c.slow = append(c.slow, joined)
 		c.mu.Unlock()
@@ -196,6 +220,3 @@ func (c *caller) readOne(ctx context.Context, read snapshot.Read) error {
 	}
 	return outcome.Err
 }
-
-// ClientGo returns a discovery client of client-go's that reads through the reloader's own.
-func (r *Reloader) ClientGo() (*clientgo.DiscoveryClient, error) { return r.client.ClientGo() }

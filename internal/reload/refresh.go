@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
@@ -17,7 +18,10 @@ import (
 // Refresh reads the document, and then live what differs from it; see snapshot.Due. It returns when each of these reads
 // has ended or is slow, or when ctx ends. Its error is that of the document: those of versions are in the snapshot. Only
 // a refresh that succeeds confirms what is known.
-func (r *Reloader) Refresh(ctx context.Context) error {
+func (r *Reloader) Refresh(ctx context.Context) error { return r.refresh(ctx, waitIfResponsive) }
+
+// refresh is Refresh, with how long it waits for versions and lists.
+func (r *Reloader) refresh(ctx context.Context, waits waitPolicy) error {
 	began := time.Now()
 	if err := r.ReadDocument(ctx); err != nil {
 		return err
@@ -25,7 +29,7 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	everything := r.keepers.Load() > 0
 	differing, dropped := r.Snapshot().Due(everything, r.usage.idle(r.Snapshot()))
 
-	c := r.newCaller(onlyNewCalls, waitIfResponsive)
+	c := r.newCaller(onlyNewCalls, waits)
 	c.cancels = true
 	workqueue.ParallelizeUntil(ctx, maxParallel, 1+len(differing), func(i int) {
 		if i == 0 {
@@ -72,16 +76,24 @@ func (c *caller) readDropped(ctx context.Context, dropped []snapshot.Read) {
 // NoteAllRead notes that everything that is served was read by reads that began after a time.
 func (r *Reloader) NoteAllRead(began time.Time) { r.allRead.Store(&began) }
 
-// ConfirmAll refreshes everything that is known, and waits for it, if that was last done more than some times MaxAge
-// ago. On a server without the aggregated document a refresh alone leaves out what nobody uses. ConfirmAll waits no
-// longer than a lookup that has an old answer. It does not wait at all if the server is unresponsive, or if an attempt
-// has failed a moment ago (R7): then it returns an error that says so.
-func (r *Reloader) ConfirmAll(ctx context.Context, times time.Duration) error {
-	if !r.age.limited() {
-		return nil
+// AllRead returns when the reads began that last confirmed everything that is known, or the zero time.
+func (r *Reloader) AllRead() time.Time {
+	if last := r.allRead.Load(); last != nil {
+		return *last
 	}
-	last := r.allRead.Load()
-	if last != nil && time.Since(*last) < times*r.age.maxAge {
+	return time.Time{}
+}
+
+// Outdated reports whether that was more than MaxAge ago.
+func (r *Reloader) Outdated() bool { return r.age.limited() && time.Since(r.AllRead()) >= r.age.maxAge }
+
+// ConfirmAll refreshes everything that is known if it is outdated, and waits for that. On a server without the
+// aggregated document a refresh alone leaves out what nobody uses. ConfirmAll waits no longer than a lookup that has an
+// old answer. It does not wait at all if the server is unresponsive, or if an attempt has failed a moment ago (R7):
+// then it returns an error that says so. Nor does it wait for a version that is known to give no answer: a caller that
+// asks once a minute would wait for it each time.
+func (r *Reloader) ConfirmAll(ctx context.Context) error {
+	if !r.Outdated() {
 		return nil
 	}
 	failed := r.notConfirmed.Load()
@@ -96,7 +108,7 @@ func (r *Reloader) ConfirmAll(ctx context.Context, times time.Duration) error {
 	defer cancel()
 	release := r.KeepAll()
 	defer release()
-	err := r.Refresh(ctx)
+	err := r.refresh(ctx, waitIfAnswering)
 	if err != nil {
 		r.notConfirmed.Store(&failedAttempt{at: time.Now(), err: err})
 	}
@@ -107,6 +119,20 @@ func (r *Reloader) ConfirmAll(ctx context.Context, times time.Duration) error {
 type failedAttempt struct {
 	at  time.Time
 	err error
+}
+
+// NotAnswering returns the versions that are being read and do not answer, each with an error. Only the version's own
+// path tells whether what is known of it still holds. An aggregated document tells of all versions, so there are none.
+func (r *Reloader) NotAnswering() map[schema.GroupVersion]error {
+	if r.Snapshot().Aggregated() {
+		return nil
+	}
+	errs := map[schema.GroupVersion]error{}
+	for _, read := range r.inFlight.unresponsiveVersions() {
+		gv := schema.GroupVersion{Group: read.Group, Version: read.Version}
+		errs[gv] = discovery.NotAwaited(read, slowThreshold)
+	}
+	return errs
 }
 
 // RefreshGroups reads groups live, each with every version that it has, side by side. Its error joins the errors of all
@@ -145,6 +171,16 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// KeepResourceLists makes reads keep what the server sends of each version, for a discovery cache. What was read before
+// does not have that, so it counts as reset. Refreshes read every version from now on.
+func (r *Reloader) KeepResourceLists() {
+	if before := r.client.KeepResourceLists(); before {
+		return
+	}
+	r.KeepAll()
+	r.Reset()
 }
 
 // KeepAll makes refreshes read every version of a server without the aggregated document, until release is called. When

@@ -109,7 +109,7 @@ func (d *Document) Next(groups []*Group, aggregated bool) *Document {
 		return NewDocument(groups, aggregated)
 	}
 	for i, g := range groups {
-		if old := d.Group(g.name); old != nil && old.sameAsDocument(g) {
+		if old := d.Group(g.name); old != nil && old.sameAsDocument(g) && old.sameResourceLists(g) {
 			groups[i] = old
 		}
 	}

@@ -100,12 +100,23 @@ func NewGroup(name, preferred string, versions []Version) *Group {
 func (g *Group) rank() {
 	g.ranked = make([]int32, len(g.versions))
 	for i := range g.versions {
-		if v := &g.versions[i]; i > 0 && v.Table.sameRows(g.versions[i-1].Table) {
-			v.Table = g.versions[i-1].Table
+		if i > 0 {
+			g.versions[i].shareTable(&g.versions[i-1])
 		}
 		g.ranked[i] = int32(i)
 	}
 	slices.SortStableFunc(g.ranked, func(a, b int32) int { return cmp.Compare(g.class(&g.versions[a]), g.class(&g.versions[b])) })
+}
+
+// shareTable makes v keep the table of another version, if both were made of the same resources. A table with a
+// resource list is that of one version.
+func (v *Version) shareTable(other *Version) {
+	if v.Table.ResourceList() != nil || other.Table.ResourceList() != nil {
+		return
+	}
+	if v.Table.sameRows(other.Table) {
+		v.Table = other.Table
+	}
 }
 
 // class follows newDiscoveryRESTMapper in k8s.io/client-go/restmapper: v1 of the core group
@@ -215,6 +226,13 @@ func (g *Group) sameAnswers(other *Group) bool {
 			}
 			return a.Table.sameAnswers(b.Table)
 		})
+}
+
+// sameResourceLists reports whether both groups, which have the same versions, have the same resource lists of them.
+func (g *Group) sameResourceLists(other *Group) bool {
+	return slices.EqualFunc(g.versions, other.versions, func(a, b Version) bool {
+		return a.Table.sameResourceList(b.Table)
+	})
 }
 
 // sameAsDocument reports whether g answers as a document's group does: the same versions in the same

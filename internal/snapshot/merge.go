@@ -196,7 +196,8 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 	if news && next.over.listed < s.news {
 		v.named = s.news
 	}
-	if documented != nil && documented.Table.sameAnswers(v.Table) {
+	// A table with a resource list belongs to this mapper, and the document may have an older list.
+	if documented != nil && v.Table.ResourceList() == nil && documented.Table.sameAnswers(v.Table) {
 		v.Table = documented.Table // one copy for all mappers
 	}
 	return s.with(next)
@@ -207,7 +208,8 @@ func (v *Version) take(found Found, now Tick) {
 	v.Asked, v.Err = now, found.Err
 	switch {
 	case found.Table != nil:
-		if !found.Table.sameAnswers(v.Table) { // who reads many versions compares each, again and again
+		same := found.Table.sameAnswers(v.Table) && found.Table.sameResourceList(v.Table)
+		if !same { // who reads many versions compares each, again and again
 			v.Table = found.Table
 		}
 		v.Read, v.Gone = now, false

@@ -49,6 +49,9 @@ func (s *Snapshot) Generation() uint64 { return s.generation }
 // Read reports whether the document was ever read.
 func (s *Snapshot) Read() bool { return s.read > 0 }
 
+// ReadSince reports whether the document was read by a read that began after now.
+func (s *Snapshot) ReadSince(now Tick) bool { return s.read > now }
+
 // Document returns the last document, or nil if it was never read. It is the same one as
 // long as the server sends the same, also of what lookups do not need.
 func (s *Snapshot) Document() *Document { return s.doc }

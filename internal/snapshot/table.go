@@ -9,7 +9,9 @@ import (
 	"strings"
 	"unicode"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -78,6 +80,8 @@ type Table struct {
 	rows []Resource
 	// The last row of a kind, as it is spelled, and of a name, plural or singular. Nil for a few rows.
 	kinds, names map[string]int32
+
+	resources *metav1.APIResourceList // see WithResourceList; nil unless the mapper has a discovery cache
 }
 
 const listSuffix = "List"
@@ -112,6 +116,31 @@ func NewTableLike(other *Table, resources []Resource) *Table {
 		return other
 	}
 	return NewTable(resources)
+}
+
+// WithResourceList returns a table that answers as t does and also has what the server sent: short names, categories
+// and subresources, which no lookup needs and a discovery cache returns. resources may be nil. The table keeps it.
+func (t *Table) WithResourceList(resources *metav1.APIResourceList) *Table {
+	if resources == nil {
+		return t
+	}
+	next := *t
+	next.resources = resources
+	return &next
+}
+
+// ResourceList returns what the server sent, if the table has that. Nobody may change it. t may be nil.
+func (t *Table) ResourceList() *metav1.APIResourceList {
+	if t == nil {
+		return nil
+	}
+	return t.resources
+}
+
+// sameResourceList reports whether both tables have the same list, or none. t and other may be nil.
+func (t *Table) sameResourceList(other *Table) bool {
+	a, b := t.ResourceList(), other.ResourceList()
+	return a == b || equality.Semantic.DeepEqual(a, b)
 }
 
 // topLevel returns copies of the resources that are not subresources, with singular

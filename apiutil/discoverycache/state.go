@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discoverycache
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/engine"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// state is one of the four that the package's doc describes.
+type state int
+
+const (
+	empty state = iota
+	current
+	stale
+	failing
+)
+
+// failure is an attempt to read the server that has failed.
+type failure struct {
+	err   error
+	began time.Time
+	reset snapshot.Tick // the last reset of the mapper, before the attempt
+	pause time.Duration // until the next attempt
+}
+
+const (
+	firstPause = 3 * time.Second // as for a read that gets no answer, see R7 in DESIGN.md
+	mostPause  = 30 * time.Second
+)
+
+// state returns the state of the cache. It sends no request.
+func (d *cachedDiscovery) state() state {
+	now := d.engine.Reloader.Snapshot()
+	last := d.last.Load()
+	switch {
+	case d.failure.Load().holds(d.engine, now):
+		return failing
+	case last == nil || !d.known(last.snapshot):
+		return empty
+	case last.snapshot != now || d.engine.Reloader.Outdated():
+		return stale
+	}
+	return current
+}
+
+// holds reports whether f is a reason not to read the server now: f is recent, and nothing has happened since that
+// makes another attempt worthwhile. f may be nil.
+func (f *failure) holds(e *engine.Engine, now *snapshot.Snapshot) bool {
+	if f == nil || time.Since(f.began) >= f.pause {
+		return false
+	}
+	readSince := e.Reloader.AllRead().After(f.began)
+	resetSince := now.LastReset() != f.reset
+	return !readSince && !resetSince
+}
+
+// known reports whether a snapshot has something to answer with: it was read, and since Invalidate.
+func (d *cachedDiscovery) known(s *snapshot.Snapshot) bool {
+	return s.ReadSince(snapshot.Tick(d.invalidated.Load()))
+}
+
+// use returns what the cache answers with. In an outage that is what is known, with the error beside each version: then
+// outage is not nil, and the view is nil if nothing is known.
+func (d *cachedDiscovery) use() (v *view, outage error) {
+	switch d.state() {
+	case current:
+		d.engine.NoteUse()
+		return d.last.Load(), nil
+	case failing:
+		d.engine.NoteUse()
+		return d.whatIsKnown(d.failure.Load())
+	}
+	return d.read()
+}
+
+// read makes the mapper read what is missing. Many uses at once share its requests.
+func (d *cachedDiscovery) read() (v *view, outage error) {
+	last := d.failure.Load()
+	attempt := &failure{began: time.Now(), reset: d.engine.Reloader.Snapshot().LastReset(), pause: firstPause}
+	if last != nil {
+		attempt.pause = min(2*last.pause, mostPause)
+	}
+	timeout := d.engine.Options.RequestTimeout
+	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, discovery.NotAwaited(snapshot.Read{}, timeout))
+	defer cancel()
+	all := d.engine.ReadAll(ctx)
+	v = newView(all.Snapshot, all.Failed)
+	attempt.err = cmp.Or(all.Err, all.NotConfirmed)
+	if attempt.err == nil && len(v.lists) == 0 {
+		// A view without a list would look like an empty API.
+		attempt.err = d.engine.Options.DiscoveryFailed(all.Failed)
+	}
+	if attempt.err != nil {
+		d.failure.CompareAndSwap(last, attempt) // of uses that fail together, one makes the pause longer
+		return d.whatIsKnown(attempt)
+	}
+	d.failure.CompareAndSwap(last, nil)
+	d.last.Store(v)
+	return v, nil
+}
+
+// whatIsKnown returns what is known although the server could not be read, with the error, or the error alone.
+func (d *cachedDiscovery) whatIsKnown(f *failure) (*view, error) {
+	now := d.engine.Reloader.Snapshot()
+	if !d.known(now) {
+		return nil, fmt.Errorf("the served APIs could not be read: %w", f.err)
+	}
+	v := newView(now, engine.FailedVersions(now))
+	if len(v.lists) == 0 {
+		return nil, fmt.Errorf("the served APIs could not be read: %w", f.err)
+	}
+	err := fmt.Errorf("the served APIs are known, but could not be confirmed: %w", f.err)
+	return v.unconfirmed(err), err
+}
