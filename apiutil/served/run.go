@@ -106,22 +106,18 @@ func runOnce(
 }
 
 // awaitGone returns when two live reads have confirmed that a version no longer serves its
-// mappings, or when ctx ends. The version is read every MostPoll, once for all, because a kind of
+// mappings, or when ctx ends. The version is read every MaxPollPause, once for all, because a kind of
 // an APIService may go without an event, and without a word in the document.
 func awaitGone(ctx context.Context, e *engine.Engine, gv schema.GroupVersion, mappings []meta.RESTMapping) {
-	live := engine.Question{GroupVersionKind: gv.WithKind(""), Live: true}
-	backoff, due := engine.PollBackoff(), e.NextPoll(engine.MostPoll, time.Now())
+	backoff, due := engine.PollBackoff(), e.NextPoll(engine.MaxPollPause, time.Now())
 	for ctx.Err() == nil {
 		changed := e.Reloader.Changed()
 		if stillServed(e.Reloader.Snapshot(), mappings) {
 			backoff = engine.PollBackoff()
 			select {
 			case <-due:
-				_, _ = e.Rounds.Ask(ctx, e.Reloader.LastSeq(), engine.MostPoll, live, func(ctx context.Context, _ snapshot.Tick) error {
-					_, err := e.Reloader.ReadLive(ctx, gv)
-					return err
-				})
-				due = e.NextPoll(engine.MostPoll, time.Now())
+				_ = e.PollVersion(ctx, gv, engine.MaxPollPause)
+				due = e.NextPoll(engine.MaxPollPause, time.Now())
 			case <-changed:
 			case <-ctx.Done():
 			}

@@ -89,7 +89,7 @@ func ask(ctx context.Context, e *engine.Engine, age time.Duration, gvks []schema
 		if known, _ := e.Reloader.Snapshot().Answers(&q); !known && gvk.Version != "" {
 			about.Kind = "" // its path tells of all
 		}
-		a, err := e.Rounds.Ask(ctx, e.Reloader.LastSeq(), age, about, ask)
+		a, err := e.Polls.Ask(ctx, e.Reloader.LastSeq(), age, about, ask)
 		errs = append(errs, err)
 		if a.At.Before(all.at) {
 			all.began = min(all.began, a.Began)
