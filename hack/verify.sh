@@ -102,13 +102,12 @@ while IFS= read -r -d '' file; do check "$file" bash -n "$file"; done < <(list '
 check 'fresh.txt' hack/pack.sh -check
 linter=(go tool "-modfile=$root/hack/tools/go.mod" golangci-lint)
 [[ $lint == -fast ]] || check 'lint config' "${linter[@]}" config verify
-# A go.mod in a testdata folder is a test's input and no module to check, but for
-# testdata/consumers, which are programs that must build.
+# A go.mod in a testdata folder is a test's input and no module to check.
 while IFS= read -r -d '' mod; do
 	module=$(dirname "$mod") tags='' missing=''
 	case /$module in
 	# They import the fork's API, and build with stock by a tag. go mod tidy knows no tags: -e lets packages be missing.
-	/testdata/consumers*) tags=stock missing=-e ;;
+	/examples*) tags=stock missing=-e ;;
 	*/testdata/*) continue ;;
 	esac
 	cd "$root/$module"
