@@ -186,9 +186,9 @@ func build(ctx context.Context, t *testing.T, name, way string, edits edits) (bi
 }
 
 const (
-	root          = "../.."
+	root         = "../.."
 	examplesRoot = root + "/examples"
-	ours          = "github.com/freshmapper/freshmapper"
+	ours         = "github.com/freshmapper/freshmapper"
 )
 
 func runGo(ctx context.Context, t *testing.T, dir string, args ...string) {
