@@ -30,7 +30,7 @@ case " $* " in *' -h '* | *' --help '*) usage && exit ;; esac
 
 # longest are the tests of the library that take much longer with the race detector, minutes
 # together. They run without it. Most have one goroutine in virtual time.
-longest='TestHerd|TestFleetChurn'
+longest='TestHerd|TestFleetChurn|TestWatchesTakeLittleMemory|TestNamesOfCallersAreNotKept|TestRandomSequencesKeepInvariants'
 longest+='|TestNoDocumentCostsMinutes|TestNegativeTTLOfManyNames|TestOracle|TestLargeServersAreRead|TestTooMuchIsNotDecoded'
 nights='TestEachPatchPasses|TestKubebuilderProject|TestConsumed' # left to the night whole
 campaigns='TestChaos|TestSoak|TestHostile|TestGateway|TestReplicas' # hack/proof, short unless flags make it longer: by night
