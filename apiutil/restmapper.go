@@ -220,6 +220,7 @@ func (m *DynamicRESTMapper) ResourceSingularizerWithContext(ctx context.Context,
 		return singular, err
 	}
 	q := snapshot.ResourceQuery(schema.GroupVersionResource{Resource: resource})
+	q.Singular = true
 	singular, err = engine.Lookup(ctx, m.engine, q, func(s *snapshot.Snapshot) (string, bool, error) { return s.ResourceSingularizer(resource) })
 	if err != nil {
 		return resource, err

@@ -11,7 +11,6 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/engine"
-	"github.com/freshmapper/freshmapper/internal/reload"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -32,9 +31,9 @@ func Is(ctx context.Context, mapper *apiutil.DynamicRESTMapper, gvk schema.Group
 	silent := discovery.NotAwaited(snapshot.ReadVersion(gvk.Group, gvk.Version), e.Options.RequestTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, e.Options.RequestTimeout, silent)
 	defer cancel()
-	q, find := lookupOf(gvk)
-	found := e.Reloader.LookupSince(ctx, e.Reloader.Now(), q, find)
-	known, current := find(found.Snapshot)
+	q := queryOf(gvk)
+	found := e.Reloader.LookupSince(ctx, q, e.Reloader.LastSeq())
+	known, current := found.Snapshot.Answers(&q)
 	switch {
 	case current:
 		return true, nil
@@ -46,13 +45,9 @@ func Is(ctx context.Context, mapper *apiutil.DynamicRESTMapper, gvk schema.Group
 	return false, nil
 }
 
-// lookupOf returns the lookup of a kind, in its version or in any.
-func lookupOf(gvk schema.GroupVersionKind) (snapshot.Query, reload.Finder) {
-	versions := []string{gvk.Version}
-	q := snapshot.KindQuery(gvk.GroupKind(), versions)
+// queryOf returns the query of a lookup of a kind, in its version or in any.
+func queryOf(gvk schema.GroupVersionKind) snapshot.Query {
+	q := snapshot.KindQuery(gvk.GroupKind(), []string{gvk.Version})
 	q.Thorough = true
-	return q, func(s *snapshot.Snapshot) (known, current bool) {
-		_, current, err := s.RESTMapping(gvk.GroupKind(), versions)
-		return err == nil, current
-	}
+	return q
 }

@@ -117,7 +117,7 @@ func awaitGone(ctx context.Context, e *engine.Engine, gv schema.GroupVersion, ma
 			backoff = engine.PollBackoff()
 			select {
 			case <-due:
-				_, _ = e.Rounds.Ask(ctx, e.Reloader.Now(), engine.MostPoll, live, func(ctx context.Context, _ snapshot.Tick) error {
+				_, _ = e.Rounds.Ask(ctx, e.Reloader.LastSeq(), engine.MostPoll, live, func(ctx context.Context, _ snapshot.Tick) error {
 					_, err := e.Reloader.ReadLive(ctx, gv)
 					return err
 				})

@@ -35,8 +35,8 @@ func Wait(ctx context.Context, mapper *apiutil.DynamicRESTMapper, gvks ...schema
 func await(ctx context.Context, e *engine.Engine, gvks []schema.GroupVersionKind) ([]meta.RESTMapping, error) {
 	asks, cancel := context.WithCancel(ctx)
 	defer cancel()
-	began, backoff, due := e.Reloader.Now(), engine.PollBackoff(), time.After(0) // began: when the server was last asked
-	age := time.Duration(0)                                                      // of answers that others have got and that will do
+	began, backoff, due := e.Reloader.LastSeq(), engine.PollBackoff(), time.After(0) // began: when the server was last asked
+	age := time.Duration(0)                                                          // of answers that others have got and that will do
 	asked := make(chan answered, 1)
 	var err error // why the server could not be asked the last time, or nil
 	for {
@@ -70,12 +70,12 @@ type answered struct {
 // ask makes the reads that show whether the kinds are served, or takes those that others have made no longer than
 // age ago. The results are in the snapshot afterwards. This is no lookup, so NegativeTTL does not apply.
 func ask(ctx context.Context, e *engine.Engine, age time.Duration, gvks []schema.GroupVersionKind) answered {
-	all := answered{began: e.Reloader.Now(), at: time.Now()}
+	all := answered{began: e.Reloader.LastSeq(), at: time.Now()}
 	var errs []error
 	for _, gvk := range gvks {
-		q, find := lookupOf(gvk)
+		q := queryOf(gvk)
 		ask := func(ctx context.Context, began snapshot.Tick) error {
-			found := e.Reloader.LookupSince(ctx, began, q, find)
+			found := e.Reloader.LookupSince(ctx, q, began)
 			if found.Err != nil || len(found.Failed) > 0 {
 				return e.LookupError(q, found.Failed, found.Err)
 			}
@@ -86,10 +86,10 @@ func ask(ctx context.Context, e *engine.Engine, age time.Duration, gvks []schema
 			continue
 		}
 		about := engine.Question{GroupVersionKind: gvk}
-		if known, _ := find(e.Reloader.Snapshot()); !known && gvk.Version != "" {
+		if known, _ := e.Reloader.Snapshot().Answers(&q); !known && gvk.Version != "" {
 			about.Kind = "" // its path tells of all
 		}
-		a, err := e.Rounds.Ask(ctx, e.Reloader.Now(), age, about, ask)
+		a, err := e.Rounds.Ask(ctx, e.Reloader.LastSeq(), age, about, ask)
 		errs = append(errs, err)
 		if a.At.Before(all.at) {
 			all.began = min(all.began, a.Began)

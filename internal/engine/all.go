@@ -38,13 +38,9 @@ func (e *Engine) ReadAll(ctx context.Context) Everything {
 		known = r.Name
 		return false
 	})
-	resource := schema.GroupVersionResource{Resource: known}
-	q := snapshot.ResourceQuery(resource)
+	q := snapshot.ResourceQuery(schema.GroupVersionResource{Resource: known})
 	q.All = true
-	found := e.Reloader.Lookup(ctx, q, func(s *snapshot.Snapshot) (known, current bool) {
-		_, current, err := s.ResourcesFor(resource)
-		return err == nil, current
-	})
+	found := e.Reloader.Lookup(ctx, q)
 	e.NoteUse()
 	all.Err = found.Err
 	if !wasRead && found.Err == nil {

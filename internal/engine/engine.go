@@ -91,7 +91,7 @@ func New(cfg *rest.Config, httpClient *http.Client, opts Options) (*Engine, erro
 	e.Reports = report.New(report.Options{
 		Logger:          opts.Logger,
 		Metrics:         opts.Metrics,
-		SameRow:         sameRow(opts),
+		FailureGap:      failureGap(opts),
 		RefreshInterval: opts.RefreshInterval,
 		WatchAPIs:       opts.WatchAPIs,
 		Started:         e.Started,
@@ -110,7 +110,7 @@ func New(cfg *rest.Config, httpClient *http.Client, opts Options) (*Engine, erro
 	if err != nil {
 		return nil, fmt.Errorf("no RESTMapper for this rest.Config: %w", err)
 	}
-	e.Reloader = reload.New(client, reload.Options{MaxAge: opts.MaxAge, Report: e.Reports.Read})
+	e.Reloader = reload.New(client, reload.Options{MaxAge: opts.MaxAge, Reports: e.Reports})
 	if opts.WatchAPIs {
 		watches, err := client.WatchClient(cfg, httpClient)
 		if err != nil {
@@ -121,9 +121,9 @@ func New(cfg *rest.Config, httpClient *http.Client, opts Options) (*Engine, erro
 	return e, nil
 }
 
-// sameRow returns how far apart two failures of one row may be: UnhealthyAfter, or what is longer than any
-// pause of the mapper's own between two refreshes that fail, with the requests of one.
-func sameRow(opts Options) time.Duration {
+// failureGap returns how far apart two failures may be that count as following each other: UnhealthyAfter, or what is
+// longer than any pause of the mapper's own between two refreshes that fail, with the requests of one.
+func failureGap(opts Options) time.Duration {
 	pause := 2 * opts.MaxAge // as in the reloader's age
 	if opts.RefreshInterval > 0 || opts.WatchAPIs {
 		pause = max(pause, refresh.MostBackoff)

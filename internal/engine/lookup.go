@@ -42,10 +42,7 @@ func lookup[T any](
 			return answer, err
 		}
 	}
-	found := e.Reloader.Lookup(ctx, q, func(s *snapshot.Snapshot) (known, current bool) {
-		_, current, err := find(s)
-		return !meta.IsNoMatchError(err), current
-	})
+	found := e.Reloader.Lookup(ctx, q)
 	answer, _, err := find(found.Snapshot)
 	switch {
 	case found.Err != nil && (ctx.Err() != nil || !found.Snapshot.Read() && !q.InOneGroup()):
@@ -55,7 +52,7 @@ func lookup[T any](
 		return answer, err
 	case found.Err == nil && len(found.Failed) == 0:
 		e.Reports.Missed("absent")
-		if e.absent != nil && !found.Partial {
+		if e.absent != nil && !found.MayFindMore {
 			absent.generation = found.Snapshot.Generation()
 			e.absent.Add(absent, nil, e.Options.NegativeTTL)
 		}

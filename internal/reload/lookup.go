@@ -10,72 +10,79 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Finder looks something up in a snapshot. known reports whether the snapshot has an
-// answer other than NoMatch. current reports whether the lookup needs no read.
-type Finder func(*snapshot.Snapshot) (known, current bool)
-
 // Finding is what a lookup is answered from.
 type Finding struct {
 	Snapshot *snapshot.Snapshot
-	Failed   map[schema.GroupVersion]error // versions that may have the answer and could not be read
-	Err      error                         // why the server, or a group's list, could not be read, or the cause of the end of ctx
-	Partial  bool                          // a NoMatch must not be kept: the next lookup may find more
+
+	// Failed has the versions that may have the answer and could not be read.
+	Failed map[schema.GroupVersion]error
+
+	// Err is why the server, or the list of a group, could not be read, or the cause of the end of the context.
+	Err error
+
+	// MayFindMore reports whether the next lookup may find more, although nothing changes: then a NoMatch must not
+	// be kept.
+	MayFindMore bool
 }
 
-// Lookup answers a lookup. While the snapshot does not answer it, it makes the next of the
-// reads that are missing. These begin after the call of Lookup.
-func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Finding {
+// Lookup answers a lookup. While the snapshot does not answer it, it makes the next of the reads that are missing.
+// These begin after the call of Lookup.
+func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query) Finding {
 	known := r.Snapshot()
-	return r.lookup(ctx, r.Now(), known.LastReset(), q, find)
+	return r.newLookup(q, r.LastSeq(), known.LastReset()).run(ctx)
 }
 
-// LookupSince is Lookup, but nothing that was read before began counts.
-func (r *Reloader) LookupSince(ctx context.Context, began snapshot.Tick, q snapshot.Query, find Finder) Finding {
-	return r.lookup(ctx, began, began, q, find)
+// LookupSince is Lookup, except that nothing counts that was read before began.
+func (r *Reloader) LookupSince(ctx context.Context, q snapshot.Query, began snapshot.Tick) Finding {
+	return r.newLookup(q, began, began).run(ctx)
 }
-
-// Now returns a tick: reads that begin later have a greater one.
-func (r *Reloader) Now() snapshot.Tick { return snapshot.Tick(r.ticks.Load()) }
 
 // lookup is one lookup under way.
+//
+// It is answered by what is known now. If others publish meanwhile what contradicts its own reads, it is answered by
+// what was known when it began and these (R3): caller.own. A lookup in all groups has nothing of its own: it believes
+// documents.
 type lookup struct {
-	reading
-	r     *Reloader
-	q     snapshot.Query
-	find  Finder
-	reset snapshot.Tick // what was read before it does not count; later resets are not this lookup's
-
-	// own is what was known when the lookup began, and its own reads since (R3). A lookup in all groups
-	// has none: it believes documents. Guarded by reading.mu.
-	own *snapshot.Snapshot
+	*caller
+	query snapshot.Query
+	reset snapshot.Tick // what was read before does not count; later resets are not this lookup's
 }
 
-func (r *Reloader) lookup(ctx context.Context, began, reset snapshot.Tick, q snapshot.Query, find Finder) Finding {
-	l := &lookup{reading: r.newReading(began), r: r, q: q, find: find, reset: reset}
-	l.until = time.Now().Add(mostWait)
+func (r *Reloader) newLookup(q snapshot.Query, began, reset snapshot.Tick) *lookup {
+	l := &lookup{caller: r.newCaller(began, waitUntilSlow), query: q, reset: reset}
+	l.deadline = time.Now().Add(maxWait)
 	if !q.AnyGroup() {
-		l.own, l.ended = r.Snapshot(), l.add
+		l.own = r.Snapshot()
 	}
+	return l
+}
+
+// run makes the reads that the lookup needs, until it has its answer or there are no more.
+func (l *lookup) run(ctx context.Context) Finding {
 	defer l.close()
 	for {
-		s, known, current := l.answer()
-		if current {
+		s, has := l.bestAnswer()
+		if has == currentAnswer {
 			return Finding{Snapshot: s}
 		}
-		l.hasAnswer = known
+		l.waits = waitUntilSlow
+		if has == oldAnswer {
+			l.waits = waitIfResponsive
+		}
+
 		var err error
-		reads := s.Next(q, snapshot.Progress{Began: began, Found: known, Done: l.done})
-		switch {
-		case len(reads) > 0:
-			err = l.make(ctx, reads)
-		case !known && l.lacksOpen(s):
-			err = l.awaitOne(ctx)
-		default:
+		progress := snapshot.Progress{Began: l.since, Found: has == oldAnswer, Done: l.done}
+		if missing := s.Next(l.query, progress); len(missing) > 0 {
+			err = l.make(ctx, missing)
+		} else if slow := l.slowThatMatters(s, has); slow >= 0 {
+			err = l.awaitSlow(ctx, slow)
+		} else {
 			return l.finding(s)
 		}
 		if err != nil {
@@ -84,52 +91,71 @@ func (r *Reloader) lookup(ctx context.Context, began, reset snapshot.Tick, q sna
 	}
 }
 
-// lacksOpen reports whether the answer rests on a read that was unanswered, and puts such a one first. If the paths
-// of the group answer the lookup, nobody waits for the document. Nor does a lookup that names no group wait for a
-// version of which it is known that it fails.
-func (l *lookup) lacksOpen(s *snapshot.Snapshot) bool {
-	for i, f := range l.open {
-		v := s.Group(f.read.Group).Version(f.read.Version)
-		failing := l.q.AnyGroup() && f.read.Part == snapshot.PartVersion && v != nil && v.Err != nil
-		if failing || f.read.Part == snapshot.PartDocument && s.PathsAnswer(&l.q) {
-			continue
-		}
-		l.open[0], l.open[i] = f, l.open[0]
-		return true
+// answer is what a snapshot has for a lookup. A greater one is better.
+type answer int
+
+const (
+	// noAnswer: NoMatch, which is never current by itself: only the lookup's own reads can prove it.
+	noAnswer answer = iota
+	// oldAnswer: something that the lookup rests on was read before the last reset, or its place among others is not
+	// known yet.
+	oldAnswer
+	// currentAnswer: the lookup needs no read.
+	currentAnswer
+)
+
+// answerIn returns what a snapshot has for the lookup, seen as of the lookup's own reset.
+func (l *lookup) answerIn(s *snapshot.Snapshot) (asOfReset *snapshot.Snapshot, has answer) {
+	asOfReset = s.Since(l.reset)
+	found, current := asOfReset.Answers(&l.query)
+	switch {
+	case current:
+		return asOfReset, currentAnswer
+	case found:
+		return asOfReset, oldAnswer
+	default:
+		return asOfReset, noAnswer
 	}
-	return false
 }
 
-// answer returns the snapshot that has a current answer: what is known now, or the lookup's own
-// reads, whatever others publish meanwhile. If none has, it returns one that has an answer.
-func (l *lookup) answer() (s *snapshot.Snapshot, known, current bool) {
+// bestAnswer returns what is known now, or the lookup's own reads if these have a better answer.
+func (l *lookup) bestAnswer() (*snapshot.Snapshot, answer) {
 	now := l.r.Snapshot()
-	s = now.Since(l.reset)
-	known, current = l.find(s)
-	if current || l.own == nil || l.own == now {
-		return s, known, current
+	known, has := l.answerIn(now)
+	if has == currentAnswer || l.own == nil || l.own == now {
+		return known, has
 	}
-	own := l.own.Since(l.reset)
-	ownKnown, ownCurrent := l.find(own)
-	if ownCurrent || ownKnown && !known {
-		return own, ownKnown, ownCurrent
+	own, ownHas := l.answerIn(l.own)
+	if ownHas > has {
+		return own, ownHas
 	}
-	return s, known, false
+	return known, has
 }
 
-// add adds a read to the lookup's own. Where nobody else has published meanwhile, that is what
-// was published.
-func (l *lookup) add(f *flight) {
-	if l.own == f.before {
-		l.own = f.after
-	} else {
-		l.own = f.found(l.own)
+// slowThatMatters returns which of the slow calls may still give a lookup that has no answer one, or -1. If the paths
+// of the group answer the lookup, the document does not matter. Nor does, to a lookup that names no group, a version of
+// which it is known that it fails.
+func (l *lookup) slowThatMatters(s *snapshot.Snapshot, has answer) int {
+	if has != noAnswer {
+		return -1
 	}
+	return slices.IndexFunc(l.slow, func(c *call) bool {
+		switch c.read.Part {
+		case snapshot.PartDocument:
+			return !s.PathsAnswer(&l.query)
+		case snapshot.PartVersion:
+			v := s.Group(c.read.Group).Version(c.read.Version)
+			fails := v != nil && v.Err != nil
+			return !fails || !l.query.AnyGroup()
+		default:
+			return true
+		}
+	})
 }
 
-// make makes the first of the reads if they are of one group: upstream's counting transport
-// allows one request at a time, and the next may not be needed. The groups of a lookup in several are
-// read side by side, and no longer than patience after one that suffices.
+// make makes the first of the reads if they are of one group: upstream's counting transport allows one request at a
+// time, and the next may not be needed. The groups of a lookup in several are read side by side, and for slowThreshold
+// at most once the lookup has its answer.
 func (l *lookup) make(ctx context.Context, groups [][]snapshot.Read) error {
 	if len(groups) == 1 {
 		_, err := l.read(ctx, groups[0][0])
@@ -137,52 +163,83 @@ func (l *lookup) make(ctx context.Context, groups [][]snapshot.Read) error {
 	}
 	enough, stop := context.WithCancel(ctx)
 	defer stop()
-	var ended atomic.Int64
-	reads := len(slices.Concat(groups...))
-	every, last := int64(1+reads/mostChecks), int64(reads-mostParallel)
-	_ = l.run(enough, groups, func(int, snapshot.Read, snapshot.Outcome) bool {
-		if n := ended.Add(1); n%every == 0 || n >= last {
-			if _, current := l.find(l.r.Snapshot().Since(l.reset)); current {
-				time.AfterFunc(patience, stop)
+	checks := newChecks(groups)
+	workqueue.ParallelizeUntil(enough, maxParallel, len(groups), func(i int) {
+		for _, read := range groups[i] {
+			if _, err := l.read(enough, read); err != nil {
+				return
+			}
+			if !checks.due() {
+				continue
+			}
+			if _, has := l.answerIn(l.r.Snapshot()); has == currentAnswer {
+				time.AfterFunc(slowThreshold, stop)
 			}
 		}
-		return true
 	})
 	return discovery.Cause(ctx)
 }
 
-// mostChecks is about how often a lookup in many groups checks, before its last groups, whether
-// it is answered: each check goes through all groups.
-const mostChecks = 64
+// checks says when a lookup in many groups checks whether it is answered: after each of its last reads, and about
+// maxChecks times before that. Each check goes through all groups.
+type checks struct {
+	ended atomic.Int64 // reads
+	every int64
+	last  int64
+}
 
-// finding returns what a lookup that has made all its reads is answered from: s, and what
-// could not be read.
+const maxChecks = 64
+
+func newChecks(groups [][]snapshot.Read) *checks {
+	reads := len(slices.Concat(groups...))
+	return &checks{every: int64(1 + reads/maxChecks), last: int64(reads - maxParallel)}
+}
+
+// due counts a read that has ended, and reports whether to check after it.
+func (c *checks) due() bool {
+	n := c.ended.Add(1)
+	return n%c.every == 0 || n >= c.last
+}
+
+// finding returns what a lookup that has made all its reads is answered from: s, and what could not be read.
 func (l *lookup) finding(s *snapshot.Snapshot) Finding {
-	found := Finding{Snapshot: s, Failed: map[schema.GroupVersion]error{}, Partial: l.since == 0}
-	for _, g := range s.GroupsOf(&l.q) {
-		for _, v := range g.Versions() {
-			if v.Err != nil && l.q.Wants(v.Name) && !s.Proves(&l.q, g.Name(), v.Name) {
-				found.Failed[schema.GroupVersion{Group: g.Name(), Version: v.Name}] = v.Err
-			}
-		}
-	}
+	found := Finding{Snapshot: s, Failed: l.failedVersions(s), MayFindMore: l.since == 0}
 	var lists []error
-	for r, o := range l.done {
-		switch {
-		case r.Part == snapshot.PartDocument:
-			if !s.PathsAnswer(&l.q) { // otherwise the group was read live all the same
-				found.Err = o.Err
+	for read, outcome := range l.done {
+		switch read.Part {
+		case snapshot.PartDocument:
+			if !s.PathsAnswer(&l.query) { // otherwise the group was read live all the same
+				found.Err = outcome.Err
 			}
-		case o.Err != nil && r.Part == snapshot.PartList:
-			lists = append(lists, o.Err)
-		case o.Err != nil:
-			found.Failed[schema.GroupVersion{Group: r.Group, Version: r.Version}] = o.Err
-		case o.Gone && len(l.q.Versions) == 0:
-			found.Partial = true // the list was left to the next lookup
+		case snapshot.PartList:
+			if outcome.Err != nil {
+				lists = append(lists, outcome.Err)
+			}
+		case snapshot.PartVersion:
+			if outcome.Err != nil {
+				found.Failed[schema.GroupVersion{Group: read.Group, Version: read.Version}] = outcome.Err
+			}
+			if outcome.Gone && len(l.query.Versions) == 0 {
+				found.MayFindMore = true // this lookup did not read the list
+			}
 		}
 	}
 	if found.Err == nil && len(lists) > 0 {
 		found.Err = slices.MinFunc(lists, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	}
 	return found
+}
+
+// failedVersions returns the versions that may have the answer, and of which s knows that they could not be read.
+func (l *lookup) failedVersions(s *snapshot.Snapshot) map[schema.GroupVersion]error {
+	failed := map[schema.GroupVersion]error{}
+	for _, g := range s.GroupsOf(&l.query) {
+		for _, v := range g.Versions() {
+			if v.Err == nil || !l.query.Wants(v.Name) || s.Proves(&l.query, g.Name(), v.Name) {
+				continue
+			}
+			failed[schema.GroupVersion{Group: g.Name(), Version: v.Name}] = v.Err
+		}
+	}
+	return failed
 }

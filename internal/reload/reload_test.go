@@ -8,9 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -50,10 +52,7 @@ func readAll(t *testing.T, r *Reloader) {
 // find looks for a kind and returns the version that it is found in.
 func find(ctx context.Context, r *Reloader, group, kind string, versions ...string) (string, error) {
 	gk := schema.GroupKind{Group: group, Kind: kind}
-	found := r.Lookup(ctx, snapshot.KindQuery(gk, versions), func(s *snapshot.Snapshot) (known, current bool) {
-		_, current, err := s.RESTMapping(gk, versions)
-		return err == nil, current
-	})
+	found := r.Lookup(ctx, snapshot.KindQuery(gk, versions))
 	m, _, err := found.Snapshot.RESTMapping(gk, versions)
 	switch {
 	case err == nil:
@@ -85,48 +84,99 @@ func known(t *testing.T, forms fakeapi.Forms) (*fakeapi.Server, *Reloader) {
 	return server, r
 }
 
-// A caller who abandons a flight ends one that nobody else waits for, and returns when it has
-// ended. One that others wait for goes on. Nobody joins one that is abandoned: its transport
-// may take a while to stop, and the end of another caller's context is no answer.
-func TestAbandonedFlightEnds(t *testing.T) {
-	for name, test := range map[string]struct {
-		asked  time.Duration // when another caller asks
-		answer string
-		ends   time.Duration // when the one who abandons it gets its error
-	}{
-		"alone":  {550 * time.Millisecond, "flight 2", 600 * time.Millisecond},
-		"shared": {0, "flight 1", 500 * time.Millisecond},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			flown := 0
-			fs := &flights{tick: func() snapshot.Tick { flown++; return snapshot.Tick(flown) }, current: func() *snapshot.Snapshot { return nil }}
-			fs.perform = func(f *flight) {
-				f.outcome.Err = fmt.Errorf("flight %d", f.began)
-				select {
-				case <-time.After(time.Second):
-				case <-f.ctx.Done():
-				}
-				time.Sleep(100 * time.Millisecond) // also if it was cancelled
-			}
-			ctx, cancel := context.WithCancel(context.Background())
-			time.AfterFunc(500*time.Millisecond, cancel)
-			start := time.Now()
-			go func() {
-				x := reading{flights: fs, patience: forever, since: never, abandon: true, done: map[snapshot.Read]snapshot.Outcome{}}
-				_, err := x.read(ctx, snapshot.ReadVersion("a", "v1"))
-				if took := time.Since(start); !errors.Is(err, context.Canceled) || took != test.ends {
-					t.Errorf("%s: who abandons it after 500ms gets %v after %v, want the end of its context after %v", name, err, took, test.ends)
-				}
-			}()
-			time.Sleep(test.asked)
-			synctest.Wait()
-			x := reading{flights: fs, patience: forever, done: map[snapshot.Read]snapshot.Outcome{}}
-			if o, err := x.read(context.Background(), snapshot.ReadVersion("a", "v1")); fmt.Sprint(o.Err, err) != test.answer+" <nil>" {
-				t.Errorf("%s: who asks after %v gets %v, %v; want %s", name, test.asked, o.Err, err, test.answer)
-			}
-			synctest.Wait()
-		})
+// slowServer answers its first request with status 501, the second with 502, and so on. Each takes a second, or 100 ms
+// more after it was canceled, as a transport may that stops late.
+type slowServer struct{ requests atomic.Int64 }
+
+func (s *slowServer) RoundTrip(req *http.Request) (*http.Response, error) {
+	n := int(s.requests.Add(1))
+	select {
+	case <-time.After(time.Second):
+	case <-req.Context().Done():
+		time.Sleep(100 * time.Millisecond)
+		return nil, req.Context().Err()
 	}
+	return &http.Response{StatusCode: 500 + n, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+}
+
+// newSlowReloader makes a reloader of a slowServer.
+func newSlowReloader(t *testing.T) *Reloader {
+	t.Helper()
+	cfg := &rest.Config{Host: "http://in-memory", QPS: -1}
+	options := discovery.Options{RequestTimeout: 30 * time.Second, MaxResponseBytes: 1 << 20}
+	client, err := discovery.NewClient(cfg, &http.Client{Transport: &slowServer{}}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(client, Options{})
+}
+
+var slowVersion = snapshot.ReadVersion("a.example.com", "v1")
+
+// startAndCancel makes a read of the caller's own, and cancels it after 500 ms. The function that it returns waits for
+// its end, which must be the cancellation, and returns how long the caller had to wait.
+func startAndCancel(t *testing.T, r *Reloader) (wait func() time.Duration) {
+	t.Helper()
+	start := time.Now()
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(500*time.Millisecond, cancel)
+	took := make(chan time.Duration, 1)
+	go func() {
+		c := r.newCaller(onlyNewCalls, waitUntilAnswered)
+		c.cancels = true
+		if _, err := c.read(ctx, slowVersion); !errors.Is(err, context.Canceled) {
+			t.Errorf("a caller that cancels its read gets %v, want the end of its context", err)
+		}
+		took <- time.Since(start)
+	}()
+	synctest.Wait()
+	return func() time.Duration { return <-took }
+}
+
+// readAnyCall returns the status that a caller gets which takes any call that goes on.
+func readAnyCall(t *testing.T, r *Reloader) int {
+	t.Helper()
+	c := r.newCaller(0, waitUntilAnswered)
+	outcome, err := c.read(context.Background(), slowVersion)
+	var failed *discovery.Error
+	if err != nil || !errors.As(outcome.Err, &failed) {
+		t.Fatalf("the read ended with %v, %v; want a status", outcome.Err, err)
+	}
+	return failed.Code
+}
+
+// A caller that cancels a call for which nobody else waits returns when that has ended. Until then nobody joins it: the
+// end of another caller's context is no answer.
+func TestCanceledCallEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlowReloader(t)
+		canceled := startAndCancel(t, r)
+
+		time.Sleep(550 * time.Millisecond) // it is canceled by now, and has not ended
+		if status := readAnyCall(t, r); status != 502 {
+			t.Errorf("a caller that asks meanwhile gets %d, want the answer to the next request, 502", status)
+		}
+
+		if took := canceled(); took != 600*time.Millisecond {
+			t.Errorf("the caller that cancels waits for %v, want 600ms: until its request has ended", took)
+		}
+	})
+}
+
+// A caller that cancels a call for which others wait leaves it to them.
+func TestCanceledCallGoesOnForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlowReloader(t)
+		canceled := startAndCancel(t, r)
+
+		if status := readAnyCall(t, r); status != 501 {
+			t.Errorf("the other caller gets %d, want the answer to the request that both wait for, 501", status)
+		}
+
+		if took := canceled(); took != 500*time.Millisecond {
+			t.Errorf("the caller that cancels waits for %v, want 500ms: it does not wait for the end", took)
+		}
+	})
 }
 
 // Whoever's context has ended reads nothing, and gets its cause.
@@ -142,7 +192,7 @@ func TestEndedContextReadsNothing(t *testing.T) {
 		"all":        func() error { return r.Refresh(ctx) },
 		"many groups": func() error {
 			absents := snapshot.ResourceQuery(schema.GroupVersionResource{Resource: "absents"})
-			return r.Lookup(ctx, absents, func(*snapshot.Snapshot) (known, current bool) { return false, false }).Err
+			return r.Lookup(ctx, absents).Err
 		},
 	} {
 		if err := read(); !errors.Is(err, reason) || len(server.TakeRequests()) > 0 {
@@ -151,31 +201,37 @@ func TestEndedContextReadsNothing(t *testing.T) {
 	}
 }
 
-// R3: a lookup has found a kind, and before it can answer somebody publishes a document in which that has
-// gone again. It is answered by what it has read itself: otherwise it would find the kind in no version.
+// R3: a lookup has found a kind, and before it can answer somebody publishes a document in which that has gone again.
+// It is answered by what it has read itself: otherwise it would find the kind in no version.
 func TestLookupIsAnsweredFromItsOwnReads(t *testing.T) {
 	for _, versions := range [][]string{nil, {"v1"}, {"v1", "v2"}} {
+		ctx := context.Background()
 		server := fakeapi.New(fakeapi.Typical(2, 3, 1)...)
-		var r *Reloader
-		var once sync.Once
-		r = newReloader(t, server, Options{Report: func(report Report) { // before anybody has the result of the read
-			if report.Read == snapshot.ReadVersion(group, "v1") {
-				once.Do(func() {
-					server.PutVersion(group, serving("v1", "Other"))
-					if err := r.ReadDocument(context.Background()); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-		}})
-		if err := r.ReadDocument(context.Background()); err != nil {
+		r := newReloader(t, server, Options{})
+		if err := r.ReadDocument(ctx); err != nil {
 			t.Fatal(err)
 		}
+		gk := schema.GroupKind{Group: group, Kind: "Late"}
+		l := r.newLookup(snapshot.KindQuery(gk, versions), r.LastSeq(), 0)
+
 		server.PutVersion(group, serving("v1", "Late"))
-		if v, err := find(context.Background(), r, group, "Late", versions...); v != "v1" {
-			t.Errorf("a lookup in %q, whose own read has found the kind in v1: %q, %v", versions, v, err)
+		if _, err := l.read(ctx, snapshot.ReadVersion(group, "v1")); err != nil {
+			t.Fatal(err)
 		}
-		if v, err := find(context.Background(), r, group, "Late", versions...); !meta.IsNoMatchError(err) {
+		server.PutVersion(group, serving("v1", "Other"))
+		if err := r.ReadDocument(ctx); err != nil {
+			t.Fatal(err)
+		}
+
+		server.TakeRequests()
+		found := l.run(ctx)
+		if m, _, err := found.Snapshot.RESTMapping(gk, versions); err != nil || m.GroupVersionKind.Version != "v1" {
+			t.Errorf("a lookup in %q, whose own read has found the kind in v1: %v, %v", versions, m, err)
+		}
+		if sent := server.TakeRequests(); len(sent) > 0 {
+			t.Errorf("a lookup in %q, whose own read has found the kind, sends %v", versions, sent)
+		}
+		if v, err := find(ctx, r, group, "Late", versions...); !meta.IsNoMatchError(err) {
 			t.Errorf("the next lookup in %q, which comes after the kind has gone: %q, %v", versions, v, err)
 		}
 	}

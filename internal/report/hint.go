@@ -11,25 +11,17 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Hint returns where the kind, or the resource, of a NoMatch is served instead, as far as a snapshot
-// knows: "Widget: example.com/v2, example.org/v1". It returns "" if err has no NoMatch, or if nothing
-// of that name is known to be served.
+// Hint returns where the kind, or the resource, of a NoMatch is served instead, as far as a snapshot knows:
+// "Widget: example.com/v2, example.org/v1". It returns "" if err has no NoMatch, or if nothing of that name is known to
+// be served.
 func Hint(s *snapshot.Snapshot, err error) string {
-	var noKind *meta.NoKindMatchError
-	var noResource *meta.NoResourceMatchError
-	wanted := func(r *snapshot.Resource) bool { return strings.EqualFold(r.Kind, noKind.GroupKind.Kind) }
-	if !errors.As(err, &noKind) {
-		if !errors.As(err, &noResource) {
-			return ""
-		}
-		name := noResource.PartialResource.Resource
-		wanted = func(r *snapshot.Resource) bool {
-			return strings.EqualFold(r.Name, name) || strings.EqualFold(r.Singular, name)
-		}
+	isWanted := wantedBy(err)
+	if isWanted == nil {
+		return ""
 	}
 	var places []string
 	lastKind := ""
-	for _, k := range s.KindsWhere(wanted) {
+	for _, k := range s.KindsWhere(isWanted) {
 		gvk := k.Mapping.GroupVersionKind
 		place := gvk.GroupVersion().String()
 		if gvk.Kind != lastKind { // the spelling may differ, or, of a resource, the whole kind
@@ -41,12 +33,29 @@ func Hint(s *snapshot.Snapshot, err error) string {
 	return strings.Join(shortened(places), ", ")
 }
 
-// mostNamed is how many names a line of the log has, or a hint.
-const mostNamed = 20
+// wantedBy returns what tells whether a lookup that ended with a NoMatch was about a resource, or nil if err has none.
+func wantedBy(err error) func(*snapshot.Resource) bool {
+	var noKind *meta.NoKindMatchError
+	if errors.As(err, &noKind) {
+		return func(r *snapshot.Resource) bool { return strings.EqualFold(r.Kind, noKind.GroupKind.Kind) }
+	}
+	var noResource *meta.NoResourceMatchError
+	if errors.As(err, &noResource) {
+		name := noResource.PartialResource.Resource
+		return func(r *snapshot.Resource) bool {
+			return strings.EqualFold(r.Name, name) || strings.EqualFold(r.Singular, name)
+		}
+	}
+	return nil
+}
 
+// maxNamed is how many names a line of the log has, or a hint.
+const maxNamed = 20
+
+// shortened returns names, or the first of them and a word that says that there are more.
 func shortened(names []string) []string {
-	if len(names) > mostNamed {
-		return append(names[:mostNamed], "and more")
+	if len(names) > maxNamed {
+		return append(names[:maxNamed], "and more")
 	}
 	return names
 }

@@ -4,6 +4,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -20,8 +21,8 @@ type line struct {
 	keysAndValues []any
 }
 
-// mostLines is how many lines are kept of each message.
-const mostLines = 50
+// maxLines is how many lines are kept of each message.
+const maxLines = 50
 
 // add keeps a line. It owns keysAndValues.
 func (l *lines) add(message string, keysAndValues []any) {
@@ -31,9 +32,9 @@ func (l *lines) add(message string, keysAndValues []any) {
 		l.byMessage = map[string][]line{}
 	}
 	kept := l.byMessage[message]
-	if len(kept) == mostLines {
+	if len(kept) == maxLines {
 		copy(kept, kept[1:])
-		kept = kept[:mostLines-1]
+		kept = kept[:maxLines-1]
 	}
 	l.byMessage[message] = append(kept, line{time.Now(), keysAndValues})
 }
@@ -44,13 +45,19 @@ func (l *lines) all() map[string][]map[string]any {
 	defer l.mu.Unlock()
 	all := map[string][]map[string]any{}
 	for message, kept := range l.byMessage {
-		for i := len(kept) - 1; i >= 0; i-- {
-			fields := map[string]any{"time": kept[i].at}
-			for k := 0; k < len(kept[i].keysAndValues); k += 2 {
-				fields[fmt.Sprint(kept[i].keysAndValues[k])] = kept[i].keysAndValues[k+1]
-			}
-			all[message] = append(all[message], fields)
+		for _, line := range slices.Backward(kept) {
+			all[message] = append(all[message], line.fields())
 		}
 	}
 	return all
+}
+
+// fields returns the values of a line by their keys, and its time.
+func (l line) fields() map[string]any {
+	fields := map[string]any{"time": l.at}
+	for i := 0; i < len(l.keysAndValues); i += 2 {
+		key := fmt.Sprint(l.keysAndValues[i])
+		fields[key] = l.keysAndValues[i+1]
+	}
+	return fields
 }

@@ -3,7 +3,6 @@
 package report
 
 import (
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,33 +12,42 @@ import (
 )
 
 const (
-	mostName     = 253 // bytes of a name that the log and the debug page keep
-	mostVersions = 16  // that a lookup names
+	maxName     = 253 // bytes of a name that the log and the debug page keep: no API has a longer one
+	maxVersions = 16  // that are kept of those that a lookup names
 )
 
 // shortName returns name, or its beginning if it is longer than any name of an API.
 func shortName(name string) string {
-	if len(name) <= mostName {
+	if !tooLong(name) {
 		return name
 	}
-	return strings.ToValidUTF8(strings.Clone(name[:mostName/4]), "") + "…"
+	return strings.ToValidUTF8(strings.Clone(name[:maxName/4]), "") + "…"
 }
 
-// boundedNames returns a query and its NoMatch for the log and the debug page, which must not keep the long names
-// of a caller. No API has such a name.
+func tooLong(name string) bool { return len(name) > maxName }
+
+// boundedNames returns a query and its NoMatch for the log and the debug page, which must not keep the long names of a
+// caller.
 func boundedNames(q snapshot.Query, err error) (snapshot.Query, error) {
-	long := func(name string) bool { return len(name) > mostName }
-	if !long(q.Group) && !long(q.Name) && len(q.Versions) <= mostVersions && !slices.ContainsFunc(q.Versions, long) {
+	bounded := len(q.Versions) <= maxVersions
+	for _, name := range append([]string{q.Group, q.Name}, q.Versions...) {
+		bounded = bounded && !tooLong(name)
+	}
+	if bounded {
 		return q, err
 	}
-	q.Group, q.Name = shortName(q.Group), shortName(q.Name)
+
+	q.Group = shortName(q.Group)
+	q.Name = shortName(q.Name)
 	var versions []string
-	for _, version := range q.Versions[:min(len(q.Versions), mostVersions)] {
+	for _, version := range q.Versions[:min(len(q.Versions), maxVersions)] {
 		versions = append(versions, shortName(version))
 	}
 	q.Versions = versions
 	if q.ByResource {
-		return q, &meta.NoResourceMatchError{PartialResource: schema.GroupVersionResource{Group: q.Group, Resource: q.Name}}
+		resource := schema.GroupVersionResource{Group: q.Group, Resource: q.Name}
+		return q, &meta.NoResourceMatchError{PartialResource: resource}
 	}
-	return q, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: q.Group, Kind: q.Name}, SearchedVersions: versions}
+	kind := schema.GroupKind{Group: q.Group, Kind: q.Name}
+	return q, &meta.NoKindMatchError{GroupKind: kind, SearchedVersions: versions}
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Page serves what page returns, as HTML or, if the request asks for that, as JSON. page is told
-// whether it may be long, which it may be in JSON.
+// Page serves what page returns, as HTML or, if the request asks for that, as JSON. page is told whether the result may
+// be long, which it may be in JSON.
 func Page(page func(long bool) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		format := cmp.Or(req.URL.Query().Get("format"), req.Header.Get("Accept"))
@@ -22,7 +22,8 @@ func Page(page func(long bool) any) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		if !asJSON {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			fmt.Fprintln(w, `<!doctype html><html lang="en"><meta name="color-scheme" content="light dark"><title>RESTMapper</title><pre>`)
+			fmt.Fprintln(w, `<!doctype html><html lang="en"><meta name="color-scheme" content="light dark">`+
+				`<title>RESTMapper</title><pre>`)
 			defer fmt.Fprintln(w, "</pre></html>")
 		}
 		encoder := json.NewEncoder(w) // it escapes what has a meaning in HTML

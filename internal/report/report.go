@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report tells people how a mapper does: in the log, in metrics, by its health and on a debug
-// page. No lookup and no read waits for it, except that a miss waits for the method Miss of the metrics.
+// Package report tells people how a mapper does: in the log, in metrics, by its health and on a debug page. No lookup
+// and no read waits for it, except that a miss waits for the method Miss of the metrics.
 //
 //	report.go              what is reported, when a read has ended and otherwise
 //	      ↓
 //	health.go              how the reads have gone
-//	names.go               names of callers, which may have any length
 //	hint.go                where the kind of a NoMatch is served instead
+//	names.go               names of callers, which may have any length
 //	lines.go, page.go      the debug page, and the lines of the log that it shows
 //	queue.go               calls of the log and of metrics, one after the other
 package report
@@ -21,7 +21,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/freshmapper/freshmapper/internal/reload"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -41,8 +40,8 @@ type Options struct {
 	Logger  logr.Logger
 	Metrics Metrics // nil: none
 
-	// SameRow is how far apart two failures of one row may be.
-	SameRow time.Duration
+	// FailureGap is how far apart two failures may be that count as following each other.
+	FailureGap time.Duration
 
 	// RefreshInterval and WatchAPIs are those of the mapper. They need Start.
 	RefreshInterval time.Duration
@@ -59,21 +58,29 @@ type Options struct {
 type Reporter struct {
 	options Options
 	queue   queue
-	health  atomic.Pointer[Health] // stored by Read alone
+	health  atomic.Pointer[Health] // stored by ReadEnded alone
 	lines   lines
 	cluster atomic.Pointer[string] // see SetCluster
 
 	// Only calls in the queue use these, which run one after the other.
-	logged          *snapshot.Snapshot // what was last said to be served
+	logged          *snapshot.Snapshot // what the log says is served
 	firstRead       time.Time          // when the first read ended
 	warnedUnstarted bool
-	hints           map[string]givenHint // by the text of the error
+	hints           map[string]cachedHint // by the text of the error
 }
 
-// givenHint is a hint that was computed, and the generation in which it was.
-type givenHint struct {
+// cachedHint is a hint that was computed in a generation.
+type cachedHint struct {
 	generation uint64
 	text       string
+}
+
+// EndedRead is a read of the server that has ended.
+type EndedRead struct {
+	Read     snapshot.Read
+	Duration time.Duration
+	Outcome  snapshot.Outcome
+	After    *snapshot.Snapshot // with what the read has found
 }
 
 // New makes a reporter. It starts no goroutine.
@@ -92,10 +99,10 @@ func (r *Reporter) Lines() map[string][]map[string]any { return r.lines.all() }
 // SetCluster sets the name of the cluster in each line of the log. Mappers of a fleet have one.
 func (r *Reporter) SetCluster(name string) { r.cluster.Store(&name) }
 
-// Logger returns the logger of the options. In a fleet it names the cluster.
+// Logger returns the logger of the options. In a fleet its lines name the cluster.
 func (r *Reporter) Logger() logr.Logger { return r.Named(r.options.Logger) }
 
-// Named returns logger. In a fleet it names the cluster.
+// Named returns a logger whose lines, in a fleet, name the cluster.
 func (r *Reporter) Named(logger logr.Logger) logr.Logger {
 	if name := r.cluster.Load(); name != nil {
 		return logger.WithValues("cluster", *name)
@@ -142,24 +149,29 @@ func (r *Reporter) Missed(outcome string) {
 	}
 }
 
-// mostSnapshots is about how many of the reports that wait hold a snapshot. A slow receiver gets the
-// changes of the others merged.
-const mostSnapshots = 8
+// maxSnapshots is about how many of the waiting reports refer to a snapshot. A slow receiver gets the changes of the
+// others merged.
+const maxSnapshots = 8
 
-// Read notes how a read has ended, and reports it. Several reads may end at once.
-func (r *Reporter) Read(read reload.Report) {
+// ReadEnded notes how a read has ended, and reports it. Several reads may end at once.
+func (r *Reporter) ReadEnded(read EndedRead) {
+	before, after := r.noteHealth(read)
+	read.Read.Group = shortName(read.Read.Group)
+	read.Read.Version = shortName(read.Read.Version)
+	if r.queue.Waiting() >= maxSnapshots {
+		read.After = nil
+	}
+	r.queue.Add(func() { r.reportRead(read, before, after) })
+}
+
+// noteHealth returns the health before a read ended, and after that.
+func (r *Reporter) noteHealth(read EndedRead) (before, after *Health) {
 	for {
-		before := r.health.Load()
-		then := before.after(time.Now(), read.Read.Part, read.Outcome, r.options.SameRow)
-		if !r.health.CompareAndSwap(before, &then) {
-			continue
+		before = r.health.Load()
+		next := before.after(time.Now(), read.Read.Part, read.Outcome, r.options.FailureGap)
+		if r.health.CompareAndSwap(before, &next) {
+			return before, &next
 		}
-		read.Read.Group, read.Read.Version = shortName(read.Read.Group), shortName(read.Read.Version)
-		if r.queue.Waiting() >= mostSnapshots {
-			read.After = nil
-		}
-		r.queue.Add(func() { r.read(read, before, &then) })
-		return
 	}
 }
 
@@ -169,39 +181,41 @@ const (
 	levelReads = 4 // about each read, and each lookup that ended with NoMatch: klog's level for debugging
 )
 
-// read logs and counts a read, and what it means for the health.
-func (r *Reporter) read(read reload.Report, before, then *Health) {
+// reportRead logs and counts a read, and what it means for the health.
+func (r *Reporter) reportRead(read EndedRead, before, after *Health) {
 	r.warnUnstarted()
 	r.log(levelReads, "reloaded API discovery",
 		"reason", read.Read.Part.String(), "group", read.Read.Group, "version", read.Read.Version,
 		"duration", read.Duration.String(), "error", errorText(read.Outcome.Err))
+	failedBefore := before.Document.Err != nil
+	failsNow := after.Document.Err != nil
 	switch {
-	case then.Document.Err != nil && before.Document.Err == nil:
+	case failsNow && !failedBefore:
 		r.Logger().Error(read.Outcome.Err, "API discovery fails, known APIs are still served")
-	case then.Document.Err == nil && before.Document.Err != nil:
+	case failedBefore && !failsNow:
 		r.Logger().Info("API discovery works again",
 			"failures", before.Document.Failures, "since", before.Document.FailingSince)
 	}
 	r.logChange(cmp.Or(read.After, r.options.Snapshot()))
 	if metrics := r.options.Metrics; metrics != nil {
-		s := r.options.Snapshot()
+		now := r.options.Snapshot()
 		metrics.Reload(read.Read.Part.String(), read.Duration, read.Outcome.Err)
-		metrics.Served(s.Generation(), len(s.Groups()), s.Kinds(), r.Health().LastSuccess)
+		metrics.Served(now.Generation(), len(now.Groups()), now.Kinds(), r.Health().LastSuccess)
 	}
 }
 
-// startGrace is how long a mapper may remain without Start. A manager calls Start only when the manager
-// itself is started.
-const startGrace = time.Minute
+// startTimeout is how long a mapper may remain without Start. A manager calls Start only when the manager itself is
+// started.
+const startTimeout = time.Minute
 
-// warnUnstarted logs one line if options need Start and nobody has called it in time. It is called after
-// reads, because such a mapper has no goroutine that could notice that.
+// warnUnstarted logs one line if options need Start and nobody has called it in time. It is called after reads, because
+// such a mapper has no goroutine that could notice that.
 func (r *Reporter) warnUnstarted() {
 	if r.firstRead.IsZero() {
 		r.firstRead = time.Now()
 	}
 	needed := r.options.RefreshInterval > 0 || r.options.WatchAPIs
-	if !needed || r.warnedUnstarted || r.options.Started() || time.Since(r.firstRead) < startGrace {
+	if !needed || r.warnedUnstarted || r.options.Started() || time.Since(r.firstRead) < startTimeout {
 		return
 	}
 	r.warnedUnstarted = true
@@ -210,9 +224,8 @@ func (r *Reporter) warnUnstarted() {
 		"refreshInterval", r.options.RefreshInterval, "watchAPIs", r.options.WatchAPIs)
 }
 
-// logChange logs what has changed since its last call: kinds in the form group/version.Kind, and versions
-// whose kinds are not known. Reports of reads that ran side by side may come in another order than their
-// snapshots.
+// logChange logs what has changed since its last call: kinds as group/version.Kind, and versions whose kinds are not
+// known. Reports of reads that ran side by side may come in another order than their snapshots.
 func (r *Reporter) logChange(now *snapshot.Snapshot) {
 	before := cmp.Or(r.logged, &snapshot.Snapshot{})
 	if now.Generation() < before.Generation() {
@@ -245,8 +258,8 @@ func UnreadSince(before, now *snapshot.Snapshot) (unread []string) {
 	return unread
 }
 
-// mostHints is how many hints are remembered.
-const mostHints = 100
+// maxHints is how many hints are remembered.
+const maxHints = 100
 
 // NoMatch reports that a lookup has found nothing.
 func (r *Reporter) NoMatch(q snapshot.Query, err error) {
@@ -256,22 +269,24 @@ func (r *Reporter) NoMatch(q snapshot.Query, err error) {
 		r.log(levelReads, "looked up what is not served",
 			"group", q.Group, "versions", q.Versions, q.Sought(), q.Name, "servedAs", hint)
 		if isNew && hint != "" {
-			r.Logger().V(levelHints).Info("looked up a kind where it is not served", "error", err.Error(), "servedAs", hint)
+			log := r.Logger().V(levelHints)
+			log.Info("looked up a kind where it is not served", "error", err.Error(), "servedAs", hint)
 		}
 	})
 }
 
 // hint returns the hint for an error, and whether it is the first time while the served API is the same.
 func (r *Reporter) hint(err error) (text string, isNew bool) {
-	s, of := r.options.Snapshot(), err.Error()
-	if known, ok := r.hints[of]; ok && known.generation == s.Generation() {
-		return known.text, false
+	s := r.options.Snapshot()
+	cached, ok := r.hints[err.Error()]
+	if ok && cached.generation == s.Generation() {
+		return cached.text, false
 	}
-	if r.hints == nil || len(r.hints) >= mostHints {
-		r.hints = map[string]givenHint{}
+	if r.hints == nil || len(r.hints) >= maxHints {
+		r.hints = map[string]cachedHint{}
 	}
-	hint := givenHint{s.Generation(), Hint(s, err)}
-	r.hints[of] = hint
+	hint := cachedHint{s.Generation(), Hint(s, err)}
+	r.hints[err.Error()] = hint
 	return hint.text, true
 }
 
@@ -281,10 +296,11 @@ func (r *Reporter) log(level int, message string, keysAndValues ...any) {
 	r.lines.add(message, keysAndValues)
 }
 
-// pathClass returns "document" for /api and /apis, "list" for /apis/<group>, and "version" for the path
-// of a version. The server's address may put a prefix before them.
-func pathClass(of string) string {
-	parent, last := path.Base(path.Dir(of)), path.Base(of)
+// pathClass returns "document" for /api and /apis, "list" for /apis/<group>, and "version" for the path of a version.
+// The server's address may put a prefix before them.
+func pathClass(requested string) string {
+	parent := path.Base(path.Dir(requested))
+	last := path.Base(requested)
 	switch {
 	case last == "api" || last == "apis":
 		return "document"

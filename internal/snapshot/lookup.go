@@ -16,6 +16,30 @@ import (
 // not current only after an attempt to read. NoMatch is never current: only a new read can
 // prove that something is absent.
 
+// Answers reports whether the lookup that a query describes has an answer other than NoMatch, and whether that is
+// current.
+func (s *Snapshot) Answers(q *Query) (found, current bool) {
+	kind := schema.GroupKind{Group: q.Group, Kind: q.Name}
+	resource := schema.GroupVersionResource{Group: q.Group, Resource: q.Name}
+	if len(q.Versions) > 0 {
+		resource.Version = q.Versions[0] // a lookup by resource names one at most
+	}
+	var err error
+	switch {
+	case q.Singular:
+		_, current, err = s.ResourceSingularizer(q.Name)
+	case q.ByResource && q.All:
+		_, current, err = s.KindsFor(resource)
+	case q.ByResource:
+		_, current, err = s.KindFor(resource)
+	case q.All:
+		_, current, err = s.RESTMappings(kind, q.Versions)
+	default:
+		_, current, err = s.RESTMapping(kind, q.Versions)
+	}
+	return !meta.IsNoMatchError(err), current
+}
+
 // RESTMapping answers meta.RESTMapper.RESTMapping: in the first of the versions that serves
 // the kind, or in the best one if none is specified.
 func (s *Snapshot) RESTMapping(gk schema.GroupKind, versions []string) (m *meta.RESTMapping, current bool, err error) {

@@ -26,6 +26,8 @@ type Query struct {
 	// without a version the beginning of a group's name suffices, and "" matches any
 	// group.
 	ByResource bool
+	// Singular reports whether the singular name of a resource is looked for, and not its kind.
+	Singular bool
 	// Thorough reports whether no document proves that the group named has nothing: its list and its versions
 	// are read, too, also by the mapper's first lookup.
 	Thorough bool

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reload
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// call is one read of the server, which is made once for all callers that need it.
+type call struct {
+	read snapshot.Read
+	done chan struct{} // closed when the call has ended
+
+	// Written when the call starts.
+	seq  snapshot.Tick      // its sequence number
+	from *snapshot.Snapshot // what was known then
+	ctx  context.Context    // of its requests
+	stop context.CancelFunc // ends ctx
+
+	// Written by fetch, before done is closed.
+	outcome       snapshot.Outcome
+	result        result
+	before, after *snapshot.Snapshot // the current snapshot before the result was published, and after that
+
+	// Guarded by inFlight.mu.
+	state          callState
+	callers        int       // who wait for it
+	next           *call     // is queued behind this one; nil: nobody needs another one
+	unresponsiveAt time.Time // from then on its path counts as unresponsive, until it has ended
+}
+
+// callState is how far a call has come:
+//
+//	queued ─────▶ running ─────▶ ended
+//	                 │             ▲
+//	                 └▶ canceled ──┘
+type callState int
+
+const (
+	// queued: it waits for the end of the call for the same path that is under way. Nothing was sent yet.
+	queued callState = iota
+	// running: its requests are sent.
+	running
+	// canceled: its last caller has canceled it. Nobody joins it any more, and its requests may take a while to end.
+	canceled
+	// ended: the outcome is known, and was published unless the call was canceled.
+	ended
+)
+
+// inFlight has the calls that are under way, like golang.org/x/sync/singleflight. It differs in one point: what a
+// lookup reads must not be older than the lookup. So a caller joins a call that began after a sequence number, or else
+// the next one, which is queued until the one under way has ended. Any number of callers at once make two reads of a
+// path, and each gets a result that is young enough. Nothing else orders calls: the snapshot merges what they find by
+// their sequence numbers.
+type inFlight struct {
+	mu sync.Mutex // held for short work in memory only
+
+	// calls has one running or canceled call for each path. Most of its life a mapper reads nothing; then it is nil.
+	calls map[snapshot.Read]*call
+
+	// unresponsiveUntil has the paths whose last call ended without an answer, less than slowThreshold ago.
+	unresponsiveUntil map[snapshot.Read]time.Time
+}
+
+// slowThreshold is how long a request may take before it counts as slow. The caller then makes its next request beside
+// it, as RFC 8305 does with addresses (R7). So what hangs costs a caller this time once, and no RequestTimeout.
+const slowThreshold = 3 * time.Second
+
+// onlyNewCalls is greater than every sequence number: for a caller that joins no call that has begun.
+const onlyNewCalls = ^snapshot.Tick(0)
+
+// join returns the call that makes a read if it began after since, and otherwise the next one. The caller waits for
+// its end, or calls leave or cancel, once.
+func (r *Reloader) join(read snapshot.Read, since snapshot.Tick) *call {
+	r.inFlight.mu.Lock()
+	defer r.inFlight.mu.Unlock()
+	c := r.inFlight.calls[read]
+	switch {
+	case c == nil:
+		c = newCall(read)
+		r.start(c)
+	case c.state == canceled, c.seq <= since:
+		if c.next == nil {
+			c.next = newCall(read)
+		}
+		c = c.next
+	}
+	c.callers++
+	return c
+}
+
+func newCall(read snapshot.Read) *call { return &call{read: read, done: make(chan struct{})} }
+
+// start starts a call. No other call for its path is under way, and inFlight.mu is held.
+func (r *Reloader) start(c *call) {
+	if r.inFlight.calls == nil {
+		r.inFlight.calls = map[snapshot.Read]*call{}
+	}
+	r.inFlight.calls[c.read] = c
+	c.state = running
+	c.seq = r.nextSeq()
+	c.from = r.Snapshot()
+	c.ctx, c.stop = context.WithCancel(context.Background())
+
+	now := time.Now()
+	c.unresponsiveAt = now.Add(slowThreshold)
+	if now.Before(r.inFlight.unresponsiveUntil[c.read]) {
+		c.unresponsiveAt = now // the path has just left another call without an answer, and must answer first
+	}
+	go func() {
+		r.fetch(c)
+		r.end(c)
+	}()
+}
+
+// end ends a call, and starts the next one if somebody needs it.
+func (r *Reloader) end(c *call) {
+	r.inFlight.mu.Lock()
+	defer r.inFlight.mu.Unlock()
+	c.stop()
+	c.state = ended
+	r.inFlight.noteAnswer(c)
+	delete(r.inFlight.calls, c.read)
+	if c.next != nil {
+		r.start(c.next)
+	}
+	if len(r.inFlight.calls) == 0 {
+		r.inFlight.calls = nil
+	}
+	close(c.done)
+}
+
+// noteAnswer notes whether the path of a call that has ended has answered. mu is held.
+func (f *inFlight) noteAnswer(c *call) {
+	now := time.Now()
+	maps.DeleteFunc(f.unresponsiveUntil, func(read snapshot.Read, until time.Time) bool {
+		return read == c.read || !now.Before(until)
+	})
+	if !discovery.Unanswered(c.outcome.Err) {
+		return
+	}
+	if f.unresponsiveUntil == nil {
+		f.unresponsiveUntil = map[snapshot.Read]time.Time{}
+	}
+	f.unresponsiveUntil[c.read] = now.Add(slowThreshold)
+}
+
+// leave takes a caller away from a call. A queued call that nobody needs any more does not start. One that runs goes
+// on: its result is of use to later lookups.
+func (r *Reloader) leave(c *call) {
+	r.inFlight.mu.Lock()
+	defer r.inFlight.mu.Unlock()
+	r.inFlight.leave(c)
+}
+
+// cancel is leave for a caller whose reads are its own. If nobody else waits for the call, it is canceled, and cancel
+// returns when it has ended.
+func (r *Reloader) cancel(c *call) {
+	r.inFlight.mu.Lock()
+	unused := r.inFlight.leave(c)
+	if unused {
+		c.state = canceled
+		c.stop()
+	}
+	r.inFlight.mu.Unlock()
+	if unused {
+		<-c.done
+	}
+}
+
+// leave takes a caller away, and reports whether the call runs for nobody. mu is held.
+func (f *inFlight) leave(c *call) (unused bool) {
+	c.callers--
+	if c.callers > 0 {
+		return false
+	}
+	if c.state == queued {
+		f.calls[c.read].next = nil
+	}
+	return c.state == running
+}
+
+// isUnresponsive reports whether a caller that can do without a read does not wait for it: its path is unresponsive, or
+// the whole server is, which is so if the document's path and another one are.
+func (r *Reloader) isUnresponsive(read snapshot.Read) bool {
+	r.inFlight.mu.Lock()
+	defer r.inFlight.mu.Unlock()
+	if r.inFlight.isUnresponsive(read) {
+		return true
+	}
+	return r.inFlight.isUnresponsive(snapshot.Read{}) && r.inFlight.othersAreUnresponsive()
+}
+
+// isUnresponsive reports whether a path has left a call without an answer for slowThreshold, or the last call, just
+// now. mu is held.
+func (f *inFlight) isUnresponsive(read snapshot.Read) bool {
+	now := time.Now()
+	if now.Before(f.unresponsiveUntil[read]) {
+		return true
+	}
+	c := f.calls[read]
+	return c != nil && !now.Before(c.unresponsiveAt)
+}
+
+// givesNoAnswer reports whether the version that a read is for, or one of the group whose list it is, is known to give
+// no answer.
+func (r *Reloader) givesNoAnswer(read snapshot.Read) bool {
+	g := r.Snapshot().Group(read.Group)
+	if g == nil || read.Part == snapshot.PartDocument {
+		return false
+	}
+	return slices.ContainsFunc(g.Versions(), func(v snapshot.Version) bool {
+		about := read.Part == snapshot.PartList || v.Name == read.Version
+		return about && discovery.GivesNoAnswer(v.Err)
+	})
+}
+
+// NotAnswering returns the versions that are being read and do not answer, each with an error, unless the aggregated
+// document tells what they serve.
+func (r *Reloader) NotAnswering() map[schema.GroupVersion]error {
+	if r.Snapshot().Aggregated() {
+		return nil
+	}
+	r.inFlight.mu.Lock()
+	defer r.inFlight.mu.Unlock()
+	errs := map[schema.GroupVersion]error{}
+	for read := range r.inFlight.calls {
+		if read.Part == snapshot.PartVersion && r.inFlight.isUnresponsive(read) {
+			gv := schema.GroupVersion{Group: read.Group, Version: read.Version}
+			errs[gv] = discovery.NotAwaited(read, slowThreshold)
+		}
+	}
+	return errs
+}
+
+// othersAreUnresponsive reports whether any path but the document's is unresponsive. mu is held.
+func (f *inFlight) othersAreUnresponsive() bool {
+	for read := range f.calls {
+		if read != (snapshot.Read{}) && f.isUnresponsive(read) {
+			return true
+		}
+	}
+	for read := range f.unresponsiveUntil {
+		if read != (snapshot.Read{}) && f.isUnresponsive(read) {
+			return true
+		}
+	}
+	return false
+}
