@@ -5,11 +5,8 @@ package reload
 import (
 	"context"
 	"maps"
-	"slices"
 	"sync"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
@@ -211,37 +208,6 @@ func (f *inFlight) isUnresponsive(read snapshot.Read) bool {
 	return c != nil && !now.Before(c.unresponsiveAt)
 }
 
-// givesNoAnswer reports whether the version that a read is for, or one of the group whose list it is, is known to give
-// no answer.
-func (r *Reloader) givesNoAnswer(read snapshot.Read) bool {
-	g := r.Snapshot().Group(read.Group)
-	if g == nil || read.Part == snapshot.PartDocument {
-		return false
-	}
-	return slices.ContainsFunc(g.Versions(), func(v snapshot.Version) bool {
-		about := read.Part == snapshot.PartList || v.Name == read.Version
-		return about && discovery.GivesNoAnswer(v.Err)
-	})
-}
-
-// NotAnswering returns the versions that are being read and do not answer, each with an error, unless the aggregated
-// document tells what they serve.
-func (r *Reloader) NotAnswering() map[schema.GroupVersion]error {
-	if r.Snapshot().Aggregated() {
-		return nil
-	}
-	r.inFlight.mu.Lock()
-	defer r.inFlight.mu.Unlock()
-	errs := map[schema.GroupVersion]error{}
-	for read := range r.inFlight.calls {
-		if read.Part == snapshot.PartVersion && r.inFlight.isUnresponsive(read) {
-			gv := schema.GroupVersion{Group: read.Group, Version: read.Version}
-			errs[gv] = discovery.NotAwaited(read, slowThreshold)
-		}
-	}
-	return errs
-}
-
 // othersAreUnresponsive reports whether any path but the document's is unresponsive. mu is held.
 func (f *inFlight) othersAreUnresponsive() bool {
 	for read := range f.calls {
@@ -255,4 +221,16 @@ func (f *inFlight) othersAreUnresponsive() bool {
 		}
 	}
 	return false
+}
+
+// unresponsiveVersions lists the versions whose call goes on without an answer.
+func (f *inFlight) unresponsiveVersions() (reads []snapshot.Read) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for read := range f.calls {
+		if read.Part == snapshot.PartVersion && f.isUnresponsive(read) {
+			reads = append(reads, read)
+		}
+	}
+	return reads
 }

@@ -45,8 +45,8 @@ const (
 	// waitIfResponsive: the caller has an old answer, and can do without. It waits for slowThreshold and until its
 	// deadline, and not at all for a path that is unresponsive. It does not come back.
 	waitIfResponsive
-	// waitIfAnswering: as waitIfResponsive, and not at all for a version that is known to give no answer, however long
-	// ago that was found. Who asks once a minute would otherwise wait for such a version each time.
+	// waitIfAnswering is waitIfResponsive, and also does not wait for a version that is known to give no answer, however
+	// long ago that was found.
 	waitIfAnswering
 )
 
@@ -90,7 +90,7 @@ func (c *caller) read(ctx context.Context, read snapshot.Read) (snapshot.Outcome
 	case waitUntilSlow:
 		return c.await(ctx, c.r.join(read, c.since), slowThreshold)
 	}
-	if c.r.isUnresponsive(read) || c.waits == waitIfAnswering && c.r.givesNoAnswer(read) {
+	if !c.expectsAnswer(read) {
 		// One attempt at a time goes on all the same, so that one learns when the path answers again.
 		return c.await(ctx, c.r.join(read, c.since), 0)
 	}
@@ -99,6 +99,27 @@ func (c *caller) read(ctx context.Context, read snapshot.Read) (snapshot.Outcome
 		return c.noteNotAwaited(read, maxWait), nil
 	}
 	return c.await(ctx, c.r.join(read, c.since), min(slowThreshold, remaining))
+}
+
+// expectsAnswer reports whether a caller that can do without a read waits for it at all.
+func (c *caller) expectsAnswer(read snapshot.Read) bool {
+	if c.r.isUnresponsive(read) {
+		return false
+	}
+	return c.waits != waitIfAnswering || !c.r.givesNoAnswer(read)
+}
+
+// givesNoAnswer reports whether the version that a read is for, or one of the group that a list is of, is known to give
+// no answer.
+func (r *Reloader) givesNoAnswer(read snapshot.Read) bool {
+	g := r.Snapshot().Group(read.Group)
+	if g == nil || read.Part == snapshot.PartDocument {
+		return false
+	}
+	return slices.ContainsFunc(g.Versions(), func(v snapshot.Version) bool {
+		isAbout := read.Part == snapshot.PartList || v.Name == read.Version
+		return isAbout && discovery.GivesNoAnswer(v.Err)
+	})
 }
 
 // remaining returns how long the caller still waits in all.
@@ -149,12 +170,13 @@ func (c *caller) noteAnswered(joined *call) snapshot.Outcome {
 
 // noteSlow notes that a call has not ended in time. It goes on.
 func (c *caller) noteSlow(joined *call, waited time.Duration) snapshot.Outcome {
-	if c.waits == waitUntilSlow {
+	switch c.waits {
+	case waitIfResponsive, waitIfAnswering:
+		c.r.leave(joined)
+	default:
 		c.mu.Lock()
 		c.slow = append(c.slow, joined)
 		c.mu.Unlock()
-	} else {
-		c.r.leave(joined)
 	}
 	return c.noteNotAwaited(joined.read, waited)
 }

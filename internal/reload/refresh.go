@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
@@ -19,7 +20,7 @@ import (
 // a refresh that succeeds confirms what is known.
 func (r *Reloader) Refresh(ctx context.Context) error { return r.refresh(ctx, waitIfResponsive) }
 
-// refresh is Refresh, which waits for versions and lists as waits says.
+// refresh is Refresh, with how long it waits for versions and lists.
 func (r *Reloader) refresh(ctx context.Context, waits waitPolicy) error {
 	began := time.Now()
 	if err := r.ReadDocument(ctx); err != nil {
@@ -77,22 +78,20 @@ func (r *Reloader) NoteAllRead(began time.Time) { r.allRead.Store(&began) }
 
 // AllRead returns when the reads began that last confirmed everything that is known, or the zero time.
 func (r *Reloader) AllRead() time.Time {
-	last := r.allRead.Load()
-	if last == nil {
-		return time.Time{}
+	if last := r.allRead.Load(); last != nil {
+		return *last
 	}
-	return *last
+	return time.Time{}
 }
 
-// Outdated reports whether that was MaxAge ago, or longer.
-func (r *Reloader) Outdated() bool {
-	return r.age.limited() && time.Since(r.AllRead()) >= r.age.maxAge
-}
+// Outdated reports whether that was more than MaxAge ago.
+func (r *Reloader) Outdated() bool { return r.age.limited() && time.Since(r.AllRead()) >= r.age.maxAge }
 
-// ConfirmAll refreshes everything that is known, and waits for it, if that is outdated. On a server without the
+// ConfirmAll refreshes everything that is known if it is outdated, and waits for that. On a server without the
 // aggregated document a refresh alone leaves out what nobody uses. ConfirmAll waits no longer than a lookup that has an
-// old answer, and not for a version that is known to give no answer. It does not wait at all if the server is
-// unresponsive, or if an attempt has failed a moment ago (R7): then it returns an error that says so.
+// old answer. It does not wait at all if the server is unresponsive, or if an attempt has failed a moment ago (R7):
+// then it returns an error that says so. Nor does it wait for a version that is known to give no answer: a caller that
+// asks once a minute would wait for it each time.
 func (r *Reloader) ConfirmAll(ctx context.Context) error {
 	if !r.Outdated() {
 		return nil
@@ -120,6 +119,20 @@ func (r *Reloader) ConfirmAll(ctx context.Context) error {
 type failedAttempt struct {
 	at  time.Time
 	err error
+}
+
+// NotAnswering returns the versions that are being read and do not answer, each with an error. Only the version's own
+// path tells whether what is known of it still holds. An aggregated document tells of all versions, so there are none.
+func (r *Reloader) NotAnswering() map[schema.GroupVersion]error {
+	if r.Snapshot().Aggregated() {
+		return nil
+	}
+	errs := map[schema.GroupVersion]error{}
+	for _, read := range r.inFlight.unresponsiveVersions() {
+		gv := schema.GroupVersion{Group: read.Group, Version: read.Version}
+		errs[gv] = discovery.NotAwaited(read, slowThreshold)
+	}
+	return errs
 }
 
 // RefreshGroups reads groups live, each with every version that it has, side by side. Its error joins the errors of all
@@ -163,8 +176,7 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 // KeepResourceLists makes reads keep what the server sends of each version, for a discovery cache. What was read before
 // does not have that, so it counts as reset. Refreshes read every version from now on.
 func (r *Reloader) KeepResourceLists() {
-	before := r.client.KeepResourceLists()
-	if before {
+	if before := r.client.KeepResourceLists(); before {
 		return
 	}
 	r.KeepAll()
