@@ -21,148 +21,178 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// source is what clients and caches that follow a mapper ask it.
+// source is what clients and caches ask a mapper that switch to the new REST path of a kind.
 type source struct {
 	engine *engine.Engine
 
-	mu sync.Mutex // held for a moment only; guards what is in confirming, too
+	mu sync.Mutex // held for short work in memory only; guards the rest, and what is in confirmations
 
-	confirming map[confirmers]*confirming
-	polled     map[schema.GroupVersion]time.Time // when a version, or under the empty one the document, was polled last
+	confirmations map[confirmationKey]*confirmations
+	polled        map[schema.GroupVersion]time.Time // when a version, or under the empty one the document, was last polled
 }
 
 var _ follow.Source = (*source)(nil)
 
+// Known returns the mapping of a kind as the mapper knows it now.
 func (s *source) Known(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	return mappingIn(s.engine.Reloader.Snapshot(), gvk)
 }
 
+// KindsAt returns the kinds that are known to have a resource.
 func (s *source) KindsAt(resource schema.GroupVersionResource) []string {
 	return s.engine.Reloader.Snapshot().KindsAt(resource)
 }
 
+// Changed returns a channel that is closed when the mapper next learns anything.
 func (s *source) Changed() <-chan struct{} { return s.engine.Reloader.Changed() }
 
+// Generation grows when the served API changes, and with each reset: neither of the numbers ever falls.
 func (s *source) Generation() uint64 {
 	now := s.engine.Reloader.Snapshot()
-	return now.Generation() + uint64(now.LastReset()) // neither ever falls
+	return now.Generation() + uint64(now.LastReset())
 }
 
 const (
-	confirmTimeout = 2 * time.Second // of who is not patient: the caller has an answer of the server already
-	confirmPace    = 4 * time.Second // between live reads of a version, after the burst
-	confirmBurst   = 4               // so at most 19 in a minute
-	mostConfirming = 4096            // versions
+	// confirmTimeout is how long a caller waits that cannot wait: it has an answer of the server already.
+	confirmTimeout = 2 * time.Second
+	// A version may be read confirmBurst times in a row, and then once in each confirmInterval: 19 times in a minute.
+	confirmBurst    = 4
+	confirmInterval = 4 * time.Second
+	// maxTracked bounds of how many versions the mapper keeps when they were read. When there are more, it forgets all.
+	maxTracked = 4096
 )
 
-// confirmers are those who share the reads of a version.
-type confirmers struct {
+// confirmationKey says which callers share live reads of a version: those that can wait do so among themselves.
+type confirmationKey struct {
 	schema.GroupVersion
-	patient bool
+	canWait bool
 }
 
-// confirming is what is known of their reads.
-type confirming struct {
-	allowed       flowcontrol.PassiveRateLimiter
-	next, running *confirmation // callers join next, which has not begun
+// confirmations are the live reads for one key. At most one is running, and one is queued behind it.
+type confirmations struct {
+	limiter flowcontrol.PassiveRateLimiter
+	queued  *confirmation // callers join it; nil: nobody waits for another read
+	running *confirmation // it began before callers that come now, so it tells them nothing; nil: none
 }
 
-// confirmation is a live read.
+// confirmation is one live read. It is queued until none is running and the rate limit allows it.
 type confirmation struct {
-	allowed bool // it has its token
-	began   time.Time
+	allowed bool      // the rate limit has allowed it
+	began   time.Time // zero while it is queued
 	done    chan struct{}
-	now     *snapshot.Snapshot // written before done is closed
-	err     error              // likewise
+
+	// Written before done is closed.
+	after *snapshot.Snapshot
+	err   error
 }
 
-func (s *source) Confirm(ctx context.Context, gvk schema.GroupVersionKind, patient bool) (*meta.RESTMapping, error) {
-	c, err := s.join(confirmers{gvk.GroupVersion(), patient})
+// Confirm reads the version of a kind live, by a read that begins after the call, and returns the mapping that it has
+// found. Callers share reads. A caller that cannot wait does so for confirmTimeout, and not at all if the rate limit
+// allows no read now. One that can wait does so until ctx ends.
+func (s *source) Confirm(ctx context.Context, gvk schema.GroupVersionKind, canWait bool) (*meta.RESTMapping, error) {
+	c, err := s.join(confirmationKey{gvk.GroupVersion(), canWait})
 	if err != nil {
 		return nil, err
 	}
-	var late <-chan time.Time // nil, which blocks, for who is patient
-	if !patient {
+	var timeout <-chan time.Time // nil, which blocks, for a caller that can wait
+	if !canWait {
 		timer := time.NewTimer(confirmTimeout)
 		defer timer.Stop()
-		late = timer.C
+		timeout = timer.C
 	}
 	select {
 	case <-c.done:
-	case <-late:
-		return nil, errHangs(gvk.GroupVersion())
+	case <-timeout:
+		return nil, errSlow(gvk.GroupVersion())
 	case <-ctx.Done():
 		return nil, discovery.Cause(ctx)
 	}
 	if c.err != nil {
 		return nil, c.err
 	}
-	return mappingIn(c.now, gvk)
+	return mappingIn(c.after, gvk)
 }
 
-func errHangs(gv schema.GroupVersion) error {
+func errSlow(gv schema.GroupVersion) error {
 	return fmt.Errorf("%s is not confirmed: a read of it has had no answer for %v", gv, confirmTimeout)
 }
 
-// join returns the next read, or an error if the caller is not patient and there is none now.
-func (s *source) join(of confirmers) (*confirmation, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.confirming[of]
-	if c == nil {
-		if s.confirming == nil || len(s.confirming) >= mostConfirming {
-			s.confirming = map[confirmers]*confirming{}
-		}
-		c = &confirming{allowed: flowcontrol.NewTokenBucketPassiveRateLimiter(1/float32(confirmPace.Seconds()), confirmBurst)}
-		s.confirming[of] = c
-	}
-	if hangs := c.running != nil && time.Since(c.running.began) >= confirmTimeout; hangs && !of.patient {
-		return nil, errHangs(of.GroupVersion)
-	}
-	if c.next != nil {
-		return c.next, nil
-	}
-	next := &confirmation{done: make(chan struct{}), allowed: c.allowed.TryAccept()}
-	if !next.allowed && !of.patient {
-		return nil, fmt.Errorf("%s is not confirmed: it was read %d times in a row, and once in %v since", of.GroupVersion, confirmBurst, confirmPace)
-	}
-	c.next = next
-	s.begin(of, c)
-	return next, nil
+func errTooOften(gv schema.GroupVersion) error {
+	return fmt.Errorf("%s is not confirmed: it was read %d times in a row, and once in %v since", gv, confirmBurst, confirmInterval)
 }
 
-// begin begins the next read, if there is one and none is running. If it is not allowed yet, begin is called
-// again later. The caller holds mu.
-func (s *source) begin(of confirmers, c *confirming) {
-	read := c.next
-	if read == nil || c.running != nil {
+// join returns the read that is queued, or queues one. It returns an error if the caller cannot wait for that.
+func (s *source) join(key confirmationKey) (*confirmation, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.confirmationsOf(key)
+	if !key.canWait && of.running != nil && time.Since(of.running.began) >= confirmTimeout {
+		return nil, errSlow(key.GroupVersion)
+	}
+	if of.queued != nil {
+		return of.queued, nil
+	}
+	allowed := of.limiter.TryAccept()
+	if !key.canWait && !allowed {
+		return nil, errTooOften(key.GroupVersion)
+	}
+	queued := &confirmation{allowed: allowed, done: make(chan struct{})}
+	of.queued = queued
+	s.startQueued(key.GroupVersion, of)
+	return queued, nil
+}
+
+// confirmationsOf returns the reads for a key. The caller holds mu.
+func (s *source) confirmationsOf(key confirmationKey) *confirmations {
+	of := s.confirmations[key]
+	if of != nil {
+		return of
+	}
+	if s.confirmations == nil || len(s.confirmations) >= maxTracked {
+		s.confirmations = map[confirmationKey]*confirmations{}
+	}
+	perSecond := 1 / float32(confirmInterval.Seconds())
+	of = &confirmations{limiter: flowcontrol.NewTokenBucketPassiveRateLimiter(perSecond, confirmBurst)}
+	s.confirmations[key] = of
+	return of
+}
+
+// startQueued starts the queued read, if there is one and none is running. If the rate limit does not allow it yet, it
+// tries again later. The caller holds mu.
+func (s *source) startQueued(gv schema.GroupVersion, of *confirmations) {
+	next := of.queued
+	if next == nil || of.running != nil {
 		return
 	}
-	again := func() {
+	if !next.allowed {
+		next.allowed = of.limiter.TryAccept()
+	}
+	if !next.allowed {
+		time.AfterFunc(confirmInterval/4, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.startQueued(gv, of)
+		})
+		return
+	}
+	of.queued = nil
+	of.running = next
+	next.began = time.Now()
+	go func() {
+		next.after, next.err = s.engine.Reloader.ReadLive(context.Background(), gv)
+		close(next.done)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.begin(of, c)
-	}
-	if read.allowed = read.allowed || c.allowed.TryAccept(); !read.allowed {
-		time.AfterFunc(confirmPace/4, again)
-		return
-	}
-	c.next, c.running, read.began = nil, read, time.Now()
-	go func() {
-		read.now, read.err = s.engine.Reloader.ReadLive(context.Background(), of.GroupVersion)
-		close(read.done)
-		s.mu.Lock()
-		c.running = nil
-		s.mu.Unlock()
-		again()
+		of.running = nil
+		s.startQueued(gv, of)
 	}()
 }
 
-// pollAge is how old the answer to a poll may be: who polls does so every 30 seconds, each at moments of its own.
+// pollAge is how old the answer to a poll may be. Each caller polls every 30 seconds, at moments of its own.
 const pollAge = 20 * time.Second
 
-// Poll asks whether kinds are served now. The aggregated document has all of them, and costs two requests without a body if
-// nothing has changed. A legacy document has only groups and versions, so each version is asked.
+// Poll asks whether kinds are served now. The aggregated document has all of them, and costs two requests without a
+// body if nothing has changed. A legacy document has only groups and versions, so each version is asked.
 func (s *source) Poll(ctx context.Context, kinds []schema.GroupVersionKind) error {
 	var versions []schema.GroupVersion
 	for _, gvk := range kinds {
@@ -171,37 +201,41 @@ func (s *source) Poll(ctx context.Context, kinds []schema.GroupVersionKind) erro
 		}
 	}
 	if len(versions) > 1 && s.engine.Reloader.Snapshot().Aggregated() {
-		if s.polledLately(schema.GroupVersion{}) {
+		if !s.pollIsDue(schema.GroupVersion{}) {
 			return nil
 		}
 		return s.engine.Reloader.Refresh(ctx)
 	}
 	var errs []error
 	for _, version := range versions {
-		if !s.polledLately(version) {
-			_, err := s.engine.Reloader.ReadLive(ctx, version)
-			errs = append(errs, err)
+		if !s.pollIsDue(version) {
+			continue
 		}
+		_, err := s.engine.Reloader.ReadLive(ctx, version)
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// polledLately reports whether a version, or under the empty one the document, was polled a moment ago. If not, it is now.
-func (s *source) polledLately(version schema.GroupVersion) bool {
+// pollIsDue reports whether nobody has polled a version, or under the empty one the document, for pollAge. If so, the
+// caller does.
+func (s *source) pollIsDue(version schema.GroupVersion) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.polled[version]) < pollAge {
-		return true
+		return false
 	}
-	if s.polled == nil || len(s.polled) >= mostConfirming {
+	if s.polled == nil || len(s.polled) >= maxTracked {
 		s.polled = map[schema.GroupVersion]time.Time{}
 	}
 	s.polled[version] = time.Now()
-	return false
+	return true
 }
 
+// Watching reports whether watches tell the mapper of changes of the served API.
 func (s *source) Watching() bool { return s.engine.Watching() }
 
+// Hint says in which other versions or groups the kind of a NoMatch error is served, or "".
 func (s *source) Hint(err error) string { return report.Hint(s.engine.Reloader.Snapshot(), err) }
 
 var errNotRead = errors.New("it was never read")
@@ -210,13 +244,17 @@ var errNotRead = errors.New("it was never read")
 // be read the last time, proves no absence.
 func mappingIn(s *snapshot.Snapshot, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	mapping, _, err := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version})
+	if err == nil {
+		return mapping, nil
+	}
 	v := s.Group(gvk.Group).Version(gvk.Version)
-	switch {
-	case err == nil || v == nil || v.Gone:
-		return mapping, err
-	case v.Err != nil:
+	if v == nil || v.Gone {
+		return nil, err
+	}
+	if v.Err != nil {
 		return nil, &ErrResourceDiscoveryFailed{gvk.GroupVersion(): v.Err}
-	case v.Table == nil:
+	}
+	if v.Table == nil {
 		return nil, &ErrResourceDiscoveryFailed{gvk.GroupVersion(): errNotRead}
 	}
 	return nil, err

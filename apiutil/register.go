@@ -9,8 +9,9 @@ import (
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// Internal packages know a mapper of ours by these two functions. They have no other effect.
-func init() { //nolint:gochecknoinits // So the mapper exports nothing for them.
+// Internal packages get at what is inside a mapper by these two functions, so the mapper exports nothing for them.
+// init has no other effect.
+func init() { //nolint:gochecknoinits // See above.
 	engine.Of = func(mapper meta.RESTMapper) *engine.Engine {
 		if m, ok := mapper.(*DynamicRESTMapper); ok && m != nil {
 			return m.engine
