@@ -36,7 +36,7 @@ type DynamicRESTMapperOptions struct {
 
 	// NegativeTTL is how long the mapper remembers that a lookup ended with NoMatch: the same
 	// lookup returns the same error without a request, unless the mapper was reset or has
-	// noticed a change in the meantime. So a kind that comes may be found that much later. The
+	// noticed a change in the meantime. So a kind that is installed may be found that much later. The
 	// mapper remembers the last 4,096 lookups. Defaults to 0: every miss is rechecked.
 	NegativeTTL time.Duration
 
@@ -48,18 +48,17 @@ type DynamicRESTMapperOptions struct {
 	// decompression. A larger one is an error. Defaults to 64 MiB.
 	MaxResponseBytes int64
 
-	// UnhealthyAfter is how long reads must fail before Healthz fails. A failure after an idle
-	// time longer than that, or than the pauses between refreshes, is the first one again.
-	// Defaults to 2 minutes.
+	// UnhealthyAfter is how long reads must fail before Healthz fails. After an idle time that is longer
+	// than that, or than the pauses between refreshes, the time begins anew. Defaults to 2 minutes.
 	UnhealthyAfter time.Duration
 
 	// Logger gets one line when the served API changes, when reads of the server begin to
 	// fail, and when they work again. At level 4 it gets a line for each read, and for each
-	// lookup that ends with NoMatch. Defaults to no logging, and in the fork of
+	// lookup that ends with NoMatch. Defaults to no logging, and in the patched
 	// controller-runtime to ctrl.Log.WithName("restmapper").
 	Logger logr.Logger
 
-	// Metrics counts requests, reads and misses. Defaults to nil: no metrics. In the fork of
+	// Metrics counts requests, reads and misses. Defaults to nil: no metrics. In the patched
 	// controller-runtime it defaults to controller-runtime's registry.
 	Metrics DynamicRESTMapperMetrics
 }
@@ -68,24 +67,26 @@ type DynamicRESTMapperOptions struct {
 // names the invalid option, and says why.
 func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) {
 	for _, option := range []struct {
-		name             string
-		value            *time.Duration
-		byDefault, least time.Duration
+		name      string
+		value     *time.Duration
+		byDefault time.Duration
+		min       time.Duration
 	}{
-		{"RefreshInterval", &o.RefreshInterval, 0, leastPace},
-		{"MaxAge", &o.MaxAge, 30 * time.Second, leastPace},
+		{"RefreshInterval", &o.RefreshInterval, 0, minInterval},
+		{"MaxAge", &o.MaxAge, 30 * time.Second, minInterval},
 		{"NegativeTTL", &o.NegativeTTL, 0, 0},
-		{"RequestTimeout", &o.RequestTimeout, 30 * time.Second, leastPace},
+		{"RequestTimeout", &o.RequestTimeout, 30 * time.Second, minInterval},
 		{"UnhealthyAfter", &o.UnhealthyAfter, 2 * time.Minute, 0},
 	} {
-		switch value := cmp.Or(*option.value, option.byDefault); {
-		case value < 0 && option.name != "MaxAge":
+		value := cmp.Or(*option.value, option.byDefault)
+		if value < 0 && option.name != "MaxAge" {
 			return o, fmt.Errorf("%s must not be negative", option.name)
-		case value > 0 && value < option.least:
-			return o, fmt.Errorf("%s is %v, less than %v: give it with its unit, such as 30 * time.Second", option.name, value, option.least)
-		default:
-			*option.value = value
 		}
+		if value > 0 && value < option.min {
+			return o, fmt.Errorf("%s is %v, less than %v: give it with its unit, such as 30 * time.Second",
+				option.name, value, option.min)
+		}
+		*option.value = value
 	}
 	if o.MaxResponseBytes < 0 {
 		return o, errors.New("MaxResponseBytes must not be negative")
@@ -100,10 +101,10 @@ func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) 
 	return o, nil
 }
 
-// leastPace is the shortest time that an option may have. A shorter one is a mistake: a
+// minInterval is the shortest time that an option may have. A shorter one is a mistake: a
 // number without a unit means nanoseconds. With it the mapper would ask the server
 // without a pause, or never wait for its answer.
-const leastPace = time.Millisecond
+const minInterval = time.Millisecond
 
 // forEngine returns the options for the engine. o has its defaults.
 func (o DynamicRESTMapperOptions) forEngine() engine.Options {

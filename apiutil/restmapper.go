@@ -44,7 +44,9 @@ func NewDynamicRESTMapper(cfg *rest.Config, httpClient *http.Client) (meta.RESTM
 // RefreshInterval and WatchAPIs have no effect:
 //
 //	err := mgr.Add(mgr.GetRESTMapper().(*apiutil.DynamicRESTMapper))
-func DynamicRESTMapperProvider(opts DynamicRESTMapperOptions) func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+func DynamicRESTMapperProvider(
+	opts DynamicRESTMapperOptions,
+) func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return func(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
 		m, err := NewDynamicRESTMapperWithOptions(cfg, httpClient, opts)
 		if err != nil {
@@ -63,7 +65,8 @@ func NewDynamicRESTMapperWithOptions(
 		return nil, errors.New("no RESTMapper without a rest.Config: cfg is nil")
 	}
 	if httpClient == nil {
-		return nil, errors.New("no RESTMapper without an HTTP client: httpClient is nil, rest.HTTPClientFor(cfg) makes one")
+		return nil, errors.New("no RESTMapper without an HTTP client: httpClient is nil, " +
+			"rest.HTTPClientFor(cfg) makes one")
 	}
 	opts, err := opts.defaulted()
 	if err != nil {
@@ -76,8 +79,8 @@ func NewDynamicRESTMapperWithOptions(
 	return &DynamicRESTMapper{engine: e}, nil
 }
 
-// lookupResource answers a lookup by resource that the snapshot does not answer. all is whether every
-// match counts, or only the best.
+// lookupResource answers a lookup by resource that the snapshot does not answer. all is whether the lookup returns
+// every match, or only the best one.
 func lookupResource[T any](
 	ctx context.Context, e *engine.Engine, resource schema.GroupVersionResource, all bool,
 	find func(*snapshot.Snapshot, schema.GroupVersionResource) (T, bool, error),
@@ -87,7 +90,7 @@ func lookupResource[T any](
 	return engine.Lookup(ctx, e, q, func(s *snapshot.Snapshot) (T, bool, error) { return find(s, resource) })
 }
 
-// KindFor returns the one kind that a resource stands for. You may leave out group and
+// KindFor returns the kind of a resource. You may leave out group and
 // version. Without a version, the beginning of a group's name is enough. The resource may
 // be plural or singular. If several kinds match, KindFor returns the one that the server
 // prefers. The error is a *meta.NoResourceMatchError if the server serves no such
@@ -97,8 +100,10 @@ func (m *DynamicRESTMapper) KindFor(resource schema.GroupVersionResource) (schem
 	return m.KindForWithContext(context.Background(), resource)
 }
 
-// KindForWithContext is KindFor. It waits for a read of the server until ctx ends.
-func (m *DynamicRESTMapper) KindForWithContext(ctx context.Context, resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+// KindForWithContext is KindFor. If it has to read the server, it returns an error when ctx ends.
+func (m *DynamicRESTMapper) KindForWithContext(
+	ctx context.Context, resource schema.GroupVersionResource,
+) (schema.GroupVersionKind, error) {
 	kind, current, err := m.engine.Reloader.Snapshot().KindFor(resource)
 	if current {
 		m.engine.NoteUse()
@@ -107,14 +112,16 @@ func (m *DynamicRESTMapper) KindForWithContext(ctx context.Context, resource sch
 	return lookupResource(ctx, m.engine, resource, false, (*snapshot.Snapshot).KindFor)
 }
 
-// KindsFor returns every kind that a resource stands for, in the server's order.
-// It takes what KindFor takes.
+// KindsFor returns every kind that has such a resource, in the server's order. It takes what KindFor takes, and returns
+// the same errors.
 func (m *DynamicRESTMapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
 	return m.KindsForWithContext(context.Background(), resource)
 }
 
-// KindsForWithContext is KindsFor. It waits for a read of the server until ctx ends.
-func (m *DynamicRESTMapper) KindsForWithContext(ctx context.Context, resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
+// KindsForWithContext is KindsFor. If it has to read the server, it returns an error when ctx ends.
+func (m *DynamicRESTMapper) KindsForWithContext(
+	ctx context.Context, resource schema.GroupVersionResource,
+) ([]schema.GroupVersionKind, error) {
 	kinds, current, err := m.engine.Reloader.Snapshot().KindsFor(resource)
 	if current {
 		m.engine.NoteUse()
@@ -129,8 +136,10 @@ func (m *DynamicRESTMapper) ResourceFor(input schema.GroupVersionResource) (sche
 	return m.ResourceForWithContext(context.Background(), input)
 }
 
-// ResourceForWithContext is ResourceFor. It waits for a read of the server until ctx ends.
-func (m *DynamicRESTMapper) ResourceForWithContext(ctx context.Context, input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+// ResourceForWithContext is ResourceFor. If it has to read the server, it returns an error when ctx ends.
+func (m *DynamicRESTMapper) ResourceForWithContext(
+	ctx context.Context, input schema.GroupVersionResource,
+) (schema.GroupVersionResource, error) {
 	resource, current, err := m.engine.Reloader.Snapshot().ResourceFor(input)
 	if current {
 		m.engine.NoteUse()
@@ -139,14 +148,16 @@ func (m *DynamicRESTMapper) ResourceForWithContext(ctx context.Context, input sc
 	return lookupResource(ctx, m.engine, input, false, (*snapshot.Snapshot).ResourceFor)
 }
 
-// ResourcesFor returns every resource that matches, in the server's order. It
-// takes what KindFor takes.
+// ResourcesFor returns every resource that matches, in the server's order. It takes what KindFor takes, and returns the
+// same errors.
 func (m *DynamicRESTMapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
 	return m.ResourcesForWithContext(context.Background(), input)
 }
 
-// ResourcesForWithContext is ResourcesFor. It waits for a read of the server until ctx ends.
-func (m *DynamicRESTMapper) ResourcesForWithContext(ctx context.Context, input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+// ResourcesForWithContext is ResourcesFor. If it has to read the server, it returns an error when ctx ends.
+func (m *DynamicRESTMapper) ResourcesForWithContext(
+	ctx context.Context, input schema.GroupVersionResource,
+) ([]schema.GroupVersionResource, error) {
 	resources, current, err := m.engine.Reloader.Snapshot().ResourcesFor(input)
 	if current {
 		m.engine.NoteUse()
@@ -164,15 +175,18 @@ func (m *DynamicRESTMapper) RESTMapping(gk schema.GroupKind, versions ...string)
 	return m.RESTMappingWithContext(context.Background(), gk, versions...)
 }
 
-// RESTMappingWithContext is RESTMapping. It waits for a read of the server until ctx ends.
-func (m *DynamicRESTMapper) RESTMappingWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+// RESTMappingWithContext is RESTMapping. If it has to read the server, it returns an error when ctx ends.
+func (m *DynamicRESTMapper) RESTMappingWithContext(
+	ctx context.Context, gk schema.GroupKind, versions ...string,
+) (*meta.RESTMapping, error) {
 	mapping, current, err := m.engine.Reloader.Snapshot().RESTMapping(gk, versions)
 	if current {
 		m.engine.NoteUse()
 		return mapping, err
 	}
 	versions = slices.Clone(versions) // so that on a hit they may stay on the caller's stack
-	return engine.Lookup(ctx, m.engine, snapshot.KindQuery(gk, versions), func(s *snapshot.Snapshot) (*meta.RESTMapping, bool, error) {
+	q := snapshot.KindQuery(gk, versions)
+	return engine.Lookup(ctx, m.engine, q, func(s *snapshot.Snapshot) (*meta.RESTMapping, bool, error) {
 		return s.RESTMapping(gk, versions)
 	})
 }
@@ -184,8 +198,10 @@ func (m *DynamicRESTMapper) RESTMappings(gk schema.GroupKind, versions ...string
 	return m.RESTMappingsWithContext(context.Background(), gk, versions...)
 }
 
-// RESTMappingsWithContext is RESTMappings. It waits for a read of the server until ctx ends.
-func (m *DynamicRESTMapper) RESTMappingsWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
+// RESTMappingsWithContext is RESTMappings. If it has to read the server, it returns an error when ctx ends.
+func (m *DynamicRESTMapper) RESTMappingsWithContext(
+	ctx context.Context, gk schema.GroupKind, versions ...string,
+) ([]*meta.RESTMapping, error) {
 	mappings, current, err := m.engine.Reloader.Snapshot().RESTMappings(gk, versions)
 	if current {
 		m.engine.NoteUse()
@@ -205,8 +221,8 @@ func (m *DynamicRESTMapper) ResourceSingularizer(resource string) (string, error
 	return m.ResourceSingularizerWithContext(context.Background(), resource)
 }
 
-// ResourceSingularizerWithContext is ResourceSingularizer. It waits for a read of the
-// server until ctx ends.
+// ResourceSingularizerWithContext is ResourceSingularizer. If it has to read the server, it returns an error when ctx
+// ends.
 func (m *DynamicRESTMapper) ResourceSingularizerWithContext(ctx context.Context, resource string) (string, error) {
 	singular, current, err := m.engine.Reloader.Snapshot().ResourceSingularizer(resource)
 	if current {
@@ -215,7 +231,9 @@ func (m *DynamicRESTMapper) ResourceSingularizerWithContext(ctx context.Context,
 	}
 	q := snapshot.ResourceQuery(schema.GroupVersionResource{Resource: resource})
 	q.Singular = true
-	singular, err = engine.Lookup(ctx, m.engine, q, func(s *snapshot.Snapshot) (string, bool, error) { return s.ResourceSingularizer(resource) })
+	singular, err = engine.Lookup(ctx, m.engine, q, func(s *snapshot.Snapshot) (string, bool, error) {
+		return s.ResourceSingularizer(resource)
+	})
 	if err != nil {
 		return resource, err
 	}

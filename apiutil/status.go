@@ -17,14 +17,22 @@ import (
 // DynamicRESTMapperStatus is what a mapper knows and how its reads of the server have
 // gone. It belongs to the caller.
 type DynamicRESTMapperStatus struct {
-	Generation uint64 `json:"generation"` // see DynamicRESTMapper.Generation
-	Groups     int    `json:"groups"`     // known now
-	Kinds      int    `json:"kinds"`      // likewise; a kind counts once for each version
+	// Generation is that of DynamicRESTMapper.Generation.
+	Generation uint64 `json:"generation"`
+	// Groups and Kinds are how many are known to be served. A kind counts once for each version.
+	Groups int `json:"groups"`
+	Kinds  int `json:"kinds"`
 
-	LastAttempt         time.Time `json:"lastAttempt,omitzero"` // when the last read of the server ended; zero before the first
-	LastSuccess         time.Time `json:"lastSuccess,omitzero"` // when the last successful read ended, whether it brought changes or not
-	LastError           error     `json:"-"`                    // of the document, or else of live reads; nil after one succeeds
-	ConsecutiveFailures int       `json:"consecutiveFailures"`  // of documents and of live reads, each since one succeeded
+	// LastAttempt is when the last read of the server ended; zero before the first.
+	LastAttempt time.Time `json:"lastAttempt,omitzero"`
+	// LastSuccess is when the last successful read ended, whether anything had changed or not.
+	LastSuccess time.Time `json:"lastSuccess,omitzero"`
+	// LastError is why the discovery document could not be read the last time, or else why a group or a
+	// version could not; nil if the last reads of both succeeded.
+	LastError error `json:"-"`
+	// ConsecutiveFailures counts the reads that have failed since the last success: those of the document,
+	// and those of groups and versions.
+	ConsecutiveFailures int `json:"consecutiveFailures"`
 
 	// UnhealthySince is the time of the server's first failure after it last answered. It
 	// is zero while the server is healthy, and while only single group-versions fail.
@@ -41,7 +49,7 @@ type DynamicRESTMapperStatus struct {
 // MarshalJSON returns the status as JSON, with errors as text, group-versions as "apps/v1",
 // and, if it was built with Go 1.24 or newer, without the times that are zero.
 func (s DynamicRESTMapperStatus) MarshalJSON() ([]byte, error) {
-	type plain DynamicRESTMapperStatus // it has not this method
+	type plain DynamicRESTMapperStatus // it does not have this method
 	failed := make(map[string]string, len(s.FailedGroupVersions))
 	for gv, err := range s.FailedGroupVersions {
 		failed[gv.String()] = err.Error()

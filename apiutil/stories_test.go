@@ -316,7 +316,7 @@ func (s *storyStage) end() {
 	s.server.ClearFaults()
 	for _, c := range s.controllers {
 		c.cancel()
-		<-c.returned
+		s.t.Logf("controller returned: %v", <-c.returned)
 	}
 	for _, calls := range s.begun {
 		calls.cancel()

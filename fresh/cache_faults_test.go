@@ -4,6 +4,7 @@ package fresh_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -246,7 +247,8 @@ func TestReadsWithoutInformer(t *testing.T) {
 		opts.ReaderFailOnMissingInformer = true
 		c, m := s.caching(t, opts)
 		err := c.List(t.Context(), &corev1.ConfigMapList{})
-		if _, ok := err.(*cache.ErrResourceNotCached); !ok {
+		var notCached *cache.ErrResourceNotCached
+		if !errors.As(err, &notCached) {
 			t.Errorf("got %v", err)
 		}
 		one, err := newClient(s.Config(), client.Options{HTTPClient: s.Client(), Mapper: m, Cache: &client.CacheOptions{Reader: c, Unstructured: true}})

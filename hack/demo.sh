@@ -4,7 +4,7 @@
 # usage: hack/demo.sh [-all]
 #
 # Shows plain controller-runtime, fresh.NewManager and the patched controller-runtime side by side on a real API
-# server, as CRDs are re-created: an operator as kubebuilder scaffolds it (testdata/consumers/plain, replays S1 to
+# server, as CRDs are re-created: an operator as kubebuilder scaffolds it (examples/plain, replays S1 to
 # S3 and S7). It prints whether and when each recovered, and after how many discovery requests. The exit status is 0 if
 # all recover that must, and plain controller-runtime fails where it is expected to.
 #
@@ -23,7 +23,7 @@ work=$(mktemp -d)
 trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT
 export KUBEBUILDER_ASSETS GOFLAGS="${GOFLAGS:-} -trimpath" TMPDIR=$work FRESHMAPPER_E2E_RESULTS=$work/results
 say "patching controller-runtime for a copy of the operator"
-cp -R "$root/testdata/consumers/plain" "$work/plain"
+cp -R "$root/examples/plain" "$work/plain"
 go -C "$root" run ./hack/fork -into "$work/plain"
 say "building the operator plain, with fresh and patched, and replaying"
 replays='^TestPlain(Optional)?$/^S(1|2-cluster|2-namespace|3)$'

@@ -6,7 +6,7 @@
 # Makes a release of the Go modules: a commit in which the nested modules require VERSION of each
 # other and of the root module, and a tag for each module that others can get: VERSION, and
 # NAME/VERSION for a nested one. All modules have the same version. Modules below hack/ and
-# testdata/ are not released. Pushes nothing, and prints the command that does.
+# examples/ are not released. Pushes nothing, and prints the command that does.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 offer_help "$@"
@@ -20,7 +20,7 @@ grep -q "^## ${version%%-*}\$" CHANGELOG.md || die "CHANGELOG.md has no heading 
 mods=$(git ls-files go.mod '*/go.mod')
 tags=() edits=()
 for mod in $mods; do
-	case $mod in hack/* | testdata/*) continue ;; esac
+	case $mod in hack/* | examples/*) continue ;; esac
 	prefix=${mod%go.mod}
 	tags+=("$prefix$version")
 	edits+=("$(awk '$1 == "module" { print $2 }' "$mod")@$version")

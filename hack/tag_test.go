@@ -44,7 +44,7 @@ func main() {
 )
 
 // notForOthers are files of packages that nobody else imports.
-var notForOthers = regexp.MustCompile(`(^|/)(hack|internal|testdata)/`)
+var notForOthers = regexp.MustCompile(`(^|/)(hack|internal|testdata|examples)/`)
 
 // A release can be used as the README says: each of its modules by go get, and the tool by go run. The modules come from a
 // folder that is a module proxy, as they will from a public one after their tags are pushed.

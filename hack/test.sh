@@ -30,7 +30,7 @@ case " $* " in *' -h '* | *' --help '*) usage && exit ;; esac
 
 # longest are the tests of the library that take much longer with the race detector, minutes
 # together. They run without it. Most have one goroutine in virtual time.
-longest='TestHerd|TestFleetChurn'
+longest='TestHerd|TestFleetChurn|TestWatchesTakeLittleMemory|TestNamesOfCallersAreNotKept|TestRandomSequencesKeepInvariants'
 longest+='|TestNoDocumentCostsMinutes|TestNegativeTTLOfManyNames|TestOracle|TestLargeServersAreRead|TestTooMuchIsNotDecoded'
 nights='TestEachPatchPasses|TestKubebuilderProject|TestConsumed' # left to the night whole
 campaigns='TestChaos|TestSoak|TestHostile|TestGateway|TestReplicas' # hack/proof, short unless flags make it longer: by night
@@ -70,7 +70,7 @@ without_servers() {
 	part 'tools in hack' gotest . $race -skip "$skipped" ./hack/ways ./hack/... # the longest first
 	part 'proofs' gotest hack/proof -count=1 -skip "$unproven" ./...
 	part "the benchmarks' own tests" gotest hack/bench -run '^Test(SameAnswers|Targets)$' .
-	part "the examples' own tests" gotest testdata/consumers -tags stock ./... # unforked, they take the way for stock
+	part "the examples' own tests" gotest examples -tags stock ./... # unforked, they take the way for stock
 	part 'clients and caches that follow, -race' gotest hack/e2e -race github.com/freshmapper/freshmapper/fresh/...
 	part 'the same with the oldest controller-runtime' gotest fresh -run "$followed" ./...
 	part 'verify' "$root/hack/verify.sh" $lint

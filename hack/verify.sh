@@ -79,11 +79,9 @@ private_words+='|live read|legacy server|tagged replace|late kinds|latekinds|\ba
 private_words+='|who waits|\bof upstream'"'"'s\b|handler of owners|comes back cluster|with the provider\b|provider alone'
 # words leaves out the targets of links and what is code: names and error texts are quoted as they are.
 words() {
-	local file status=0 words
+	local file status=0
 	while IFS= read -r -d '' file; do
-		words="$private_words|\\bstock\\b"
-		[[ $file != docs/third-party-tests.md ]] || words=$private_words # its tables have a column of that name
-		sed -E 's/\]\([^)]*\)/]/g; s/`[^`]*`//g' "$file" | grep -niE "$words" | sed "s|^|$file:|" && status=1
+		sed -E 's/\]\([^)]*\)/]/g; s/`[^`]*`//g' "$file" | grep -niE "$private_words|\\bstock\\b" | sed "s|^|$file:|" && status=1
 	done <"$files"
 	return $status
 }
@@ -102,13 +100,12 @@ while IFS= read -r -d '' file; do check "$file" bash -n "$file"; done < <(list '
 check 'fresh.txt' hack/pack.sh -check
 linter=(go tool "-modfile=$root/hack/tools/go.mod" golangci-lint)
 [[ $lint == -fast ]] || check 'lint config' "${linter[@]}" config verify
-# A go.mod in a testdata folder is a test's input and no module to check, but for
-# testdata/consumers, which are programs that must build.
+# A go.mod in a testdata folder is a test's input and no module to check.
 while IFS= read -r -d '' mod; do
 	module=$(dirname "$mod") tags='' missing=''
 	case /$module in
 	# They import the fork's API, and build with stock by a tag. go mod tidy knows no tags: -e lets packages be missing.
-	/testdata/consumers*) tags=stock missing=-e ;;
+	/examples*) tags=stock missing=-e ;;
 	*/testdata/*) continue ;;
 	esac
 	cd "$root/$module"

@@ -31,9 +31,9 @@ import (
 // Reset of m.
 //
 // In an outage, methods return what is known together with an error; those that return lists of several versions with
-// a *discovery.ErrGroupDiscoveryFailed that has all of them. If nothing is known, as at first and after Invalidate, they
-// return the error alone. apierrors.IsNotFound is false for it. A version that is missing is looked for on the server
-// before the error is memory.ErrCacheNotFound.
+// a *discovery.ErrGroupDiscoveryFailed that has all of them. If nothing is known, as at first and after Invalidate,
+// they return the error alone. apierrors.IsNotFound is false for it. A version that is missing is looked for on the
+// server before the error is memory.ErrCacheNotFound.
 //
 // Fresh asks the server, so a mapper of restmapper.NewDeferredDiscoveryRESTMapper finds a kind that is installed late
 // at the first lookup, if the server's document has it. Give each such mapper a cache of its own.
@@ -149,9 +149,9 @@ func (d *cachedDiscovery) Invalidate() {
 	d.given.Store(nil)
 }
 
-// A deferred mapper that is told that its answers are outdated resets, reads again, and asks again: at once if the new
-// answers lack the kind, too. While replicas of the API server disagree, each read finds something else. So answers that
-// are younger than soonOutdated are called outdated only a few times, and once a minute after that.
+// A deferred mapper that is told that its answers are outdated resets, reads again, and asks again: at once if the
+// new answers lack the kind, too. While replicas of the API server disagree, each read finds something else. So
+// answers that are younger than soonOutdated are called outdated only a few times, and once a minute after that.
 const soonOutdated = 100 * time.Millisecond
 
 // Fresh reports whether the server still serves what a deferred mapper has got from the cache. In an outage it is true:

@@ -3,8 +3,10 @@
 package fleet_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -45,4 +47,29 @@ func ExampleFleet_For() {
 
 	// Output:
 	// requests: 2
+}
+
+// A program whose clusters come and go keeps the mapper of a cluster until the cluster's context ends.
+// With controller-runtime, cluster.New makes the mapper if MapperProvider is mappers.Provider(""), and
+// cluster.GetRESTMapper returns it.
+func ExampleFleet_Engage() {
+	mappers := fleet.New(apiutil.DynamicRESTMapperOptions{})
+	server := fakeapi.New(widgets)
+	mapper := must(mappers.Provider("")(server.Config(), server.Client()))
+
+	ctx, leave := context.WithCancel(context.Background())
+	if err := mappers.Engage(ctx, "cluster-a", mapper); err != nil {
+		panic(err)
+	}
+	fmt.Println("mappers:", len(mappers.Status()))
+
+	leave()
+	for len(mappers.Status()) > 0 { // it leaves a moment later
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println("mappers:", len(mappers.Status()))
+
+	// Output:
+	// mappers: 1
+	// mappers: 0
 }

@@ -8,8 +8,8 @@
 //   - To run something only while its kinds are served: RunWhile.
 //   - To tell a person where the kind of a "no match" error is served instead: Hint.
 //
-// All of them ask by an *apiutil.DynamicRESTMapper, share what they read with its lookups, and with each other.
-// A kind that is not served is an answer, never an error. If the server cannot be asked, that is an error, and
+// All of them ask through an *apiutil.DynamicRESTMapper, and share what they read with its lookups and with each other.
+// A kind that is not served is an answer, never an error. If the server cannot be read, that is an error, and
 // never the answer that a kind is not served.
 //
 // A manager or a cluster that was made by package fresh, or with the patched controller-runtime, returns its mapper

@@ -14,22 +14,23 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Is reports whether the server serves a kind: what a program asks once, when it starts, to decide which
-// controllers it has. For a kind without a version, any version will do.
+// Is reports whether the server serves a kind. A program asks it once, when it starts, to decide which controllers it
+// has. For a kind without a version, any version will do.
 //
-// The answer is that of a read which began after the call, of two requests mostly. A CustomResourceDefinition that is
-// not Established yet is not served. In an outage, and if anything else keeps the mapper from finding out, Is returns
-// an error, for which meta.IsNoMatchError is false. A group-version whose APIService does not answer is an error, too,
-// and others do not matter. Is does not try again: the error comes at once, or after RequestTimeout in all if the
-// server is silent, or when ctx ends.
+// The answer comes from a read that began after the call, mostly of two requests. A CustomResourceDefinition that is
+// not Established yet is not served. If the server cannot be read, Is returns an error, for which meta.IsNoMatchError
+// is false. If an APIService does not answer, Is returns an error for its own kinds, and works for all others. Is
+// does not try again: it returns the error at once, after RequestTimeout if the server does not answer, or when ctx
+// ends.
 //
-// Each call costs requests: in a reconciler, look the kind up with the mapper, and ask meta.IsNoMatchError. The answer
-// is that of a moment: the kind may be installed, or removed, a second later. Wait and RunWhile follow it.
+// Each call sends requests: in a reconciler, look the kind up with the mapper, and ask meta.IsNoMatchError. The answer
+// is that of a moment: the kind may be installed, or removed, a second later. Wait and RunWhile notice that.
 func Is(ctx context.Context, mapper *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind) (bool, error) {
 	e := engine.Of(mapper)
 	defer e.NoteUse()
-	silent := discovery.NotAwaited(snapshot.ReadVersion(gvk.Group, gvk.Version), e.Options.RequestTimeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, e.Options.RequestTimeout, silent)
+	timeout := e.Options.RequestTimeout
+	timedOut := discovery.NotAwaited(snapshot.ReadVersion(gvk.Group, gvk.Version), timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, timedOut)
 	defer cancel()
 	q := queryOf(gvk)
 	found := e.Reloader.LookupSince(ctx, q, e.Reloader.LastSeq())

@@ -17,21 +17,25 @@ import (
 
 // APIs is what a server serves.
 type APIs struct {
-	Generation uint64               // what is served is the same as long as the mapper's Generation is
-	Kinds      []apiutil.ServedKind // in the server's order; a kind is there once for each version
+	// Generation is that of the mapper. As long as it is the same, so are the kinds.
+	Generation uint64
+	// Kinds are in the server's order. A kind is there once for each version.
+	Kinds []apiutil.ServedKind
 }
 
 // List returns what the server serves: all kinds, or, in any group and version, those of the given names, whose case
-// does not matter. So it finds a kind of which only the name is known. Without a name, which an empty slice is, too, it
-// returns everything.
+// does not matter. So it finds a kind of which only the name is known.
 //
-// It is as fresh as a lookup: it sends no request if everything was read or confirmed within MaxAge. Otherwise it
-// reads the server first, until ctx ends, and for about 10 seconds at most if something is known. If that fails, or
-// single versions can't be read, it returns what is known of the rest together with an error; of versions that is an
-// *apiutil.ErrResourceDiscoveryFailed. An empty result of a moment ago does not prove that a kind is absent, as false
-// from Is does. For a list of now, call Refresh of the mapper first.
+// It is as fresh as a lookup: it sends no request if everything was read or confirmed within MaxAge. Otherwise it reads
+// the server first, until ctx ends, and for about 10 seconds at most if something is known. For a list of this moment,
+// call Refresh of the mapper first. An empty list does not prove that a kind is absent at this moment, as false from Is
+// does.
 //
-// What it returns belongs to the caller, and the mapper keeps nothing of it. It takes about 300 bytes a kind.
+// If the server cannot be read, List returns what is known together with an error. If single versions cannot be read,
+// it returns the rest, and what they served before, together with an *apiutil.ErrResourceDiscoveryFailed; find it with
+// errors.As.
+//
+// What List returns belongs to the caller. It takes about 300 bytes a kind.
 func List(ctx context.Context, mapper *apiutil.DynamicRESTMapper, names ...string) (APIs, error) {
 	e := engine.Of(mapper)
 	everything := e.ReadAll(ctx)
@@ -56,10 +60,10 @@ func List(ctx context.Context, mapper *apiutil.DynamicRESTMapper, names ...strin
 	return all, err
 }
 
-// Hint returns where the kind, or the resource, of a NoMatch is served instead, as far as the mapper knows, for a person
-// who reads the error: "Widget: example.com/v2, example.org/v1". It returns "" if err has no NoMatch, or if nothing of
-// that name is known to be served. It sends no request, and the text is for people only. The mapper writes it to its
-// Logger at level 1, too, and to the debug page.
+// Hint returns where the kind or the resource of a NoMatch error is served instead, as far as the mapper knows, for a
+// person who reads the error: "Widget: example.com/v2, example.org/v1". It returns "" if err is no NoMatch, or if
+// nothing of that name is known to be served. It sends no request. The mapper also writes the hint to its Logger at
+// level 1, and to the debug page.
 func Hint(mapper *apiutil.DynamicRESTMapper, err error) string {
 	return report.Hint(engine.Of(mapper).Reloader.Snapshot(), err)
 }

@@ -21,19 +21,18 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// RunWhile runs run while the server serves all of the kinds. It waits for the
-// kinds, and then calls run with a context. It cancels the context when one of the kinds
-// is removed, or is served with another scope or resource name. It waits for run to return, and
-// begins again. If you name a kind without a version, RunWhile watches the version
-// that the server preferred when run began, because run may depend on it: when that
-// version goes, the kind counts as gone. RunWhile calls run in the caller's
-// goroutine, and never twice at once. It returns:
+// RunWhile runs run while the server serves all of the kinds. It waits for the kinds, and then calls run with a
+// context. It cancels the context when one of the kinds is no longer served, or is served with another scope or
+// resource name, which two live reads, a second apart, have to confirm. Then it waits for run to return, and begins
+// again.
+//
+// RunWhile calls run in the caller's goroutine, and never twice at once. It returns:
 //
 //   - nil when ctx ends, after run has returned, whatever that returned;
-//   - what run returns by itself while its context is live. A nil is logged, because run
-//     should wait for what it started;
-//   - the error that run returns after a kind has gone, unless that is only the cancellation
-//     of its context: then it waits again.
+//   - what run returns by itself while its context is not canceled. A nil is logged, because run should wait for what
+//     it started;
+//   - the error that run returns after its context was canceled, unless that is only the cancellation: then RunWhile
+//     waits for the kinds again.
 //
 // A failure of the server never stops run, never ends the wait, and is not returned.
 //
@@ -43,14 +42,15 @@ import (
 //		return served.RunWhile(ctx, mapper, runWidgets, widgetKind)
 //	}))
 //
-// If run builds a controller, it needs a cache of its own, whose informers end with it, and a name
-// that may be used again. A controller of a manager of package fresh needs no RunWhile: its sources
-// wait for their kinds.
+// If run builds a controller, it needs a cache of its own, whose informers end with it, and a name that may be used
+// again. A controller of a manager of package fresh needs no RunWhile: its sources wait for their kinds.
 //
-// RunWhile notices changes in the same ways as Wait. Before it stops run,
-// it confirms with two live reads, a second apart, that a kind has gone.
+// If you name a kind without a version, RunWhile takes the version that the server prefers when run begins, because run
+// may depend on it: when that version is removed, the kind counts as removed. RunWhile notices changes in the same ways
+// as Wait.
 func RunWhile(
-	ctx context.Context, mapper *apiutil.DynamicRESTMapper, run func(context.Context) error, gvks ...schema.GroupVersionKind,
+	ctx context.Context, mapper *apiutil.DynamicRESTMapper,
+	run func(context.Context) error, gvks ...schema.GroupVersionKind,
 ) error {
 	e := engine.Of(mapper)
 	for ctx.Err() == nil {
@@ -62,15 +62,24 @@ func RunWhile(
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // As documented.
 		}
-		if !stopped && err == nil {
-			e.Reports.Named(cmp.Or(e.Options.Logger, klog.FromContext(ctx))).Info("RunWhile has ended: run returned nil while its kinds were served, "+
-				"and is not called again. It should block until its context ends", "kinds", gvks) // nobody else reports it
+		if !stopped {
+			if err == nil {
+				logEnd(ctx, e, gvks)
+			}
+			return err
 		}
-		if !stopped || err != nil && !onlyCanceled(err) {
+		if err != nil && !onlyCanceled(err) {
 			return err
 		}
 	}
 	return nil
+}
+
+// logEnd logs that run has returned nil, which nobody else reports.
+func logEnd(ctx context.Context, e *engine.Engine, gvks []schema.GroupVersionKind) {
+	log := e.Reports.Named(cmp.Or(e.Options.Logger, klog.FromContext(ctx)))
+	log.Info("RunWhile has ended: run returned nil while its kinds were served, and is not called again. "+
+		"It should block until its context ends", "kinds", gvks)
 }
 
 // onlyCanceled reports whether err, however wrapped, is the cancellation of a context and
@@ -79,8 +88,8 @@ func onlyCanceled(err error) bool {
 	return !engine.AnyError(err, func(err error) bool { return !errors.Is(err, context.Canceled) })
 }
 
-// runOnce runs run until it returns. stopped reports whether its context ended,
-// because the kinds are no longer served as in served, or because ctx ended.
+// runOnce runs run until it returns. stopped reports whether its context ended before that: because the kinds are no
+// longer served as in served, or because ctx ended.
 func runOnce(
 	ctx context.Context, e *engine.Engine, run func(context.Context) error, served []meta.RESTMapping,
 ) (stopped bool, err error) {
@@ -98,35 +107,38 @@ func runOnce(
 		go func() { // one for each version, because one of them may hang
 			defer watching.Done()
 			defer cancel()
-			awaitGone(ctx, e, gv, mappings)
+			awaitRemoval(ctx, e, gv, mappings)
 		}()
 	}
 	err = run(ctx)
 	return ctx.Err() != nil, err
 }
 
-// awaitGone returns when two live reads have confirmed that a version no longer serves its
-// mappings, or when ctx ends. The version is read every MaxPollPause, once for all, because a kind of
-// an APIService may go without an event, and without a word in the document.
-func awaitGone(ctx context.Context, e *engine.Engine, gv schema.GroupVersion, mappings []meta.RESTMapping) {
-	backoff, due := engine.PollBackoff(), e.NextPoll(engine.MaxPollPause, time.Now())
+// awaitRemoval returns when two live reads have confirmed that a version no longer serves its mappings, or when ctx
+// ends. The version is read every MaxPollPause, once for all callers: a kind of an APIService may be removed without an
+// event, and without a change of the document.
+func awaitRemoval(ctx context.Context, e *engine.Engine, gv schema.GroupVersion, mappings []meta.RESTMapping) {
+	served := func(s *snapshot.Snapshot) bool { return stillServed(s, mappings) }
+
+	backoff := engine.PollBackoff()
+	due := e.NextPoll(engine.MaxPollPause, time.Now())
 	for ctx.Err() == nil {
 		changed := e.Reloader.Changed()
-		if stillServed(e.Reloader.Snapshot(), mappings) {
-			backoff = engine.PollBackoff()
-			select {
-			case <-due:
-				_ = e.PollVersion(ctx, gv, engine.MaxPollPause)
-				due = e.NextPoll(engine.MaxPollPause, time.Now())
-			case <-changed:
-			case <-ctx.Done():
+		if !served(e.Reloader.Snapshot()) {
+			if e.Reloader.Absent(ctx, gv, served) {
+				return
 			}
+			discovery.Sleep(ctx, backoff.Step())
 			continue
 		}
-		if e.Reloader.Absent(ctx, gv, func(s *snapshot.Snapshot) bool { return stillServed(s, mappings) }) {
-			return
+		backoff = engine.PollBackoff()
+		select {
+		case <-due:
+			_ = e.PollVersion(ctx, gv, engine.MaxPollPause) // an error says nothing
+			due = e.NextPoll(engine.MaxPollPause, time.Now())
+		case <-changed:
+		case <-ctx.Done():
 		}
-		discovery.Sleep(ctx, backoff.Step())
 	}
 }
 

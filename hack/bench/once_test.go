@@ -277,7 +277,9 @@ func (w way) started(b *testing.B, cfg *rest.Config, opts cache.Options) cache.C
 	go func() { ended <- c.Start(ctx) }()
 	b.Cleanup(func() {
 		cancel()
-		<-ended
+		if err := <-ended; err != nil {
+			b.Error(err)
+		}
 	})
 	c.WaitForCacheSync(ctx)
 	return c

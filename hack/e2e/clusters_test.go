@@ -22,14 +22,14 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// TestMulticluster runs an operator of testdata/consumers, on stock and on the fork, on a hosting cluster with two
+// TestMulticluster runs an operator of examples, on stock and on the fork, on a hosting cluster with two
 // tenants: three API servers. The second tenant gets the CRD of Peer, in another version than its sibling and in a
 // group that it served before, once the operator has looked for it.
 func TestMulticluster(t *testing.T) {
 	t.Parallel() // most of the time it waits
 	ctx := t.Context()
 	host, cfg := startServer(ctx, t)
-	_, err := envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{Paths: []string{consumersRoot + "/multicluster/deploy.yaml"}, ErrorIfPathMissing: true})
+	_, err := envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{Paths: []string{examplesRoot + "/multicluster/deploy.yaml"}, ErrorIfPathMissing: true})
 	must(t, err)
 	a, _ := startServer(ctx, t)
 	b, _ := startServer(ctx, t)
@@ -127,7 +127,7 @@ func TestLazywatch(t *testing.T) {
 	}
 }
 
-// TestFleet runs an operator of testdata/consumers, whose clusters come from the kubeconfig provider of
+// TestFleet runs an operator of examples, whose clusters come from the kubeconfig provider of
 // multicluster-runtime, on a hosting cluster and two others: three API servers. It is built with the fork, and again
 // with controller-runtime as it is and mapper, client and cache from this repository's own modules.
 func TestFleet(t *testing.T) {

@@ -28,7 +28,7 @@ func document(t *testing.T, name string) string {
 // documents are the names of the pages, of which no other program tests what they say.
 func documents(t *testing.T) (names []string) {
 	t.Helper()
-	for _, pattern := range []string{"*.md", ".github/*.md", "docs/*.md", "docs/*/*.md", "hack/*.md", "hack/*/*.md", "testdata/consumers/*.md"} {
+	for _, pattern := range []string{"*.md", ".github/*.md", "docs/*.md", "docs/*/*.md", "hack/*.md", "hack/*/*.md", "examples/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		must(t, err)
 		for _, name := range found {
@@ -114,7 +114,7 @@ func TestMonitoring(t *testing.T) {
 func TestDeploy(t *testing.T) {
 	t.Parallel()
 	server, _ := startServer(t.Context(), t)
-	manifests, err := filepath.Glob(consumersRoot + "/*/deploy.yaml")
+	manifests, err := filepath.Glob(examplesRoot + "/*/deploy.yaml")
 	must(t, err)
 	if len(manifests) < 5 {
 		t.Errorf("only the examples %q have a manifest", manifests)
@@ -142,7 +142,7 @@ func TestDeploy(t *testing.T) {
 func deploy(t *testing.T, server *Server, name string) (args []string) {
 	t.Helper()
 	strict := client.WithFieldValidation(server.Client, metav1.FieldValidationStrict)
-	for _, document := range strings.Split(document(t, "testdata/consumers/"+name+"/deploy.yaml"), "\n---\n") {
+	for _, document := range strings.Split(document(t, "examples/"+name+"/deploy.yaml"), "\n---\n") {
 		object := &unstructured.Unstructured{}
 		must(t, yaml.Unmarshal([]byte(document), &object.Object), strict.Create(t.Context(), object))
 		if kind := object.GetKind(); kind != "CustomResourceDefinition" && object.GetName() != name {

@@ -75,7 +75,7 @@ require (
 )
 
 replace (
-	example.com/plain => ../../testdata/consumers/plain
+	example.com/plain => ../../examples/plain
 	github.com/freshmapper/freshmapper => ../..
 )
 

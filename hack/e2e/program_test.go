@@ -141,15 +141,15 @@ func httpDo(ctx context.Context, method, address, path string) (code int, body s
 // edits are changes of a program's files: each has texts and what comes in their place, one after the other.
 type edits map[string][]string
 
-// build builds a program of testdata/consumers, and returns its path: "stock" as it stands; "fork" in a copy of its
+// build builds a program of examples, and returns its path: "stock" as it stands; "fork" in a copy of its
 // module that hack/fork has worked on; any other way in a copy with controller-runtime as it is. What edits import of
 // this repository comes from here.
 func build(ctx context.Context, t *testing.T, name, way string, edits edits) (binary string) {
 	t.Helper()
 	binary = filepath.Join(t.TempDir(), name+"-"+way)
-	module, folder := consumersRoot, "./"+name
+	module, folder := examplesRoot, "./"+name
 	if name == "plain" { // as kubebuilder scaffolds it, it is a module of its own
-		module, folder = filepath.Join(consumersRoot, name), "."
+		module, folder = filepath.Join(examplesRoot, name), "."
 	}
 	if way == "stock" { // some import the fork's API, and have another way for stock
 		runGo(ctx, t, module, "run", "-tags", "stock", "-exec", "cp", folder, binary)
@@ -157,7 +157,7 @@ func build(ctx context.Context, t *testing.T, name, way string, edits edits) (bi
 	}
 	copied := filepath.Join(t.TempDir(), "module")
 	must(t, os.CopyFS(copied, os.DirFS(module)))
-	if way != "fork" && module == consumersRoot { // other programs import what only the fork has
+	if way != "fork" && module == examplesRoot { // other programs import what only the fork has
 		others, err := os.ReadDir(copied)
 		must(t, err)
 		for _, other := range others {
@@ -186,9 +186,9 @@ func build(ctx context.Context, t *testing.T, name, way string, edits edits) (bi
 }
 
 const (
-	root          = "../.."
-	consumersRoot = root + "/testdata/consumers"
-	ours          = "github.com/freshmapper/freshmapper"
+	root         = "../.."
+	examplesRoot = root + "/examples"
+	ours         = "github.com/freshmapper/freshmapper"
 )
 
 func runGo(ctx context.Context, t *testing.T, dir string, args ...string) {

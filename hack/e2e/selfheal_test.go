@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestSelfheal runs a watchdog of testdata/consumers over two clusters, of which the first is the hosting cluster, too.
+// TestSelfheal runs a watchdog of examples over two clusters, of which the first is the hosting cluster, too.
 // The API server of the other is killed for a while that is tolerated, and then for one that is not. In that second
 // outage the watchdog itself is started again.
 func TestSelfheal(t *testing.T) {

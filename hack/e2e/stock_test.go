@@ -62,6 +62,7 @@ var stockRows = []stockRow{
 	{"informer-survives-recreated-crd", informerSurvivesRecreatedCRD},
 
 	{"new-version-unnamed", newVersionUnnamed},
+	{"new-version-of-kind-unnamed", newVersionOfKindUnnamed},
 	{"removed-crd-still-found", removedCRDStillFound},
 	{"scope-change-mapper", scopeChangeMapper},
 	{"scope-change-client", scopeChangeClient},
@@ -353,6 +354,35 @@ func newVersionUnnamed(s *stock) {
 	if !meta.IsNoMatchError(err) {
 		s.Errorf("KindFor: %v; want NoMatch", err)
 	}
+}
+
+// A kind that is known in v1 stays v1 for lookups without a version, although the server prefers v2 by now. A lookup in a
+// group that was never served repairs this, but not after a lookup that names v2.
+func newVersionOfKindUnnamed(s *stock) {
+	mapper, other := s.mapper(), s.mapper()
+	before, after := s.kind("Widget", "v1"), s.kind("Widget", "v1", "v2")
+	isVersion := func(mapper meta.RESTMapper, when, want string) {
+		mapping, err := mapper.RESTMapping(before.groupKind())
+		must(s.T, err)
+		if version := mapping.Resource.Version; version != want {
+			s.Errorf("%s: %s; want %s", when, version, want)
+		}
+	}
+
+	s.install(before)
+	isVersion(mapper, "at first", "v1")
+	isVersion(other, "at first", "v1")
+
+	s.install(after)
+	for range 3 {
+		isVersion(mapper, "v2 is served, too", "v1")
+	}
+	s.askUnknownGroup(mapper) // this reads the whole document
+	isVersion(mapper, "after a lookup in an unknown group", "v2")
+
+	s.found(other, after, "v2")
+	s.askUnknownGroup(other)
+	isVersion(other, "after a lookup that named v2, and one in an unknown group", "v1")
 }
 
 func unknownGroupLookupRecovers(s *stock) {

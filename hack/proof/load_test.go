@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -210,7 +211,8 @@ type hostile struct {
 	load
 	server  *fakeapi.Server
 	mappers []*apiutil.DynamicRESTMapper
-	heap    float64 // MiB that were live at most
+	heap    float64        // MiB that were live at most
+	met     map[string]int // how many requests met each sort of fault
 }
 
 // TestHostile puts heavy load on mappers while their server makes every fault that the
@@ -220,7 +222,7 @@ func TestHostile(t *testing.T) {
 	h := &hostile{load: load{
 		Campaign: report.Begin(t), steady: hostileSteady, churned: hostileChurned, never: hostileNever,
 		resetting: 20, missing: 130, churning: 100, anyGroup: true, rest: 4 * time.Millisecond,
-	}}
+	}, met: map[string]int{}}
 	h.prepare()
 	h.runAll()
 	h.server.ClearFaults()
@@ -236,7 +238,21 @@ func TestHostile(t *testing.T) {
 	h.Text("%d lookups of what is served throughout; %d of them ended with an error that is no NoMatch. %d lookups of what never was.\n",
 		h.lookups.Load(), h.errors.Load(), h.misses.Load())
 	h.Text("The live heap had %.1f MiB at most, the bound is %d MiB.\n", h.heap, mostHeap)
+	h.faultsMet()
 	h.Finish("Hostile servers")
+}
+
+// faultsMet shows how many requests met each sort of fault. In a run of some minutes each is met: one that is not met
+// proves nothing.
+func (h *hostile) faultsMet() {
+	rows := [][]string{}
+	for _, name := range sortsOfFaults() {
+		if h.met[name] == 0 && *lasting >= time.Minute {
+			h.Broken("no request met the fault %s", name)
+		}
+		rows = append(rows, []string{name, fmt.Sprint(h.met[name])})
+	}
+	h.Table([]string{"fault", "requests that met it"}, rows...)
 }
 
 func (h *hostile) prepare() {
@@ -318,17 +334,40 @@ func (h *hostile) change(ctx context.Context, r *rand.Rand) {
 		default:
 			h.server.SetLag(fakeapi.PartDocument, time.Duration(r.IntN(3))*time.Second)
 		}
-		h.server.TakeRequests() // kept requests would make the heap grow
+		for _, request := range h.server.TakeRequests() { // kept requests would make the heap grow
+			h.met[sortOf(request.Form)]++
+		}
 		report.Pause(ctx, time.Duration(r.Int64N(int64(500*time.Millisecond))))
 	}
 }
 
+// sortOf returns the name of a fault without its arguments.
+func sortOf(name string) string {
+	name, _, _ = strings.Cut(name, "(")
+	return name
+}
+
+// sortsOfFaults lists the names of all faults, each once.
+func sortsOfFaults() []string {
+	names := map[string]bool{}
+	for _, f := range faults(rand.New(rand.NewPCG(1, 1))) {
+		names[sortOf(f.String())] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
 // randomFault is one of all that the server in memory knows, with random arguments.
 func randomFault(r *rand.Rand) fakeapi.Fault {
+	all := faults(r)
+	return all[r.IntN(len(all))]
+}
+
+// faults are all that the server in memory knows, with random arguments.
+func faults(r *rand.Rand) []fakeapi.Fault {
 	codes := []int{400, 401, 403, 406, 408, 409, 410, 415, 418, 429, 500, 502, 503, 504, 599, 404, 204}
 	code := func(but int) int { return codes[r.IntN(len(codes)-but)] } // with 404 a Status says that something is absent
 	upTo := func(n int, unit time.Duration) time.Duration { return time.Duration(1+r.IntN(n)) * unit }
-	faults := []fakeapi.Fault{
+	return []fakeapi.Fault{
 		fakeapi.Status(code(2), r.IntN(20)), fakeapi.StatusText(code(1)), fakeapi.Text(404, "no such page\n"), fakeapi.Empty(code(0)),
 		fakeapi.Audited(fakeapi.StatusText(code(2))), fakeapi.Times(1+r.IntN(5), fakeapi.Status(code(2), 0)),
 		fakeapi.LostRoute(), fakeapi.LostService("tenant"), fakeapi.LoginPage(), fakeapi.Redirect("http://elsewhere.invalid/apis"),
@@ -341,7 +380,6 @@ func randomFault(r *rand.Rand) fakeapi.Fault {
 			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: req}, nil
 		}),
 	}
-	return faults[r.IntN(len(faults))]
 }
 
 // place returns a function that reports whether a request is to a random part of the server. A fault may be well-formed

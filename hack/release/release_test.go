@@ -118,7 +118,7 @@ func TestCommits(t *testing.T) {
 		"\ngo get sigs.k8s.io/controller-runtime@v0.25.2 ",
 		"\ngo mod edit -replace=sigs.k8s.io/controller-runtime=github.com/freshmapper/controller-runtime@v0.25.2-fresh.1\n",
 		"replace sigs.k8s.io/controller-runtime => github.com/freshmapper/controller-runtime v0.25.2-fresh.1\n",
-		"\n| controller-runtime | package | stock |", "\n| v0.25.2 | build and vet |", "\n| v0.25.2 | pkg/client/apiutil |",
+		"\n| controller-runtime | package | upstream |", "\n| v0.25.2 | build and vet |", "\n| v0.25.2 | pkg/client/apiutil |",
 	} {
 		if !strings.Contains(readme, part) {
 			t.Errorf("no %q in\n%s", part, readme)

@@ -93,7 +93,8 @@ func isNumber(word string) bool {
 	return len(word) <= 3 && strings.Trim(word, "0123456789") == ""
 }
 
-// words are those of which the errors of net, net/http, crypto/tls, crypto/x509 and client-go consist, each between spaces.
+// words are those of which the errors of net, net/http, crypto/tls, crypto/x509 and client-go consist, each between
+// spaces.
 const words = " " +
 	"a access active address after again alert all already an and another any api argument as at attempt " +
 	"authentication authority authorization authorize authorizing awaiting aws az azure bad be because been " +

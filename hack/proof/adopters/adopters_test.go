@@ -40,7 +40,7 @@ import (
 const root = "../../.."
 
 // sides are the trees of each operator or release: as it is, forked, and with our constructors in place of upstream's.
-var sides = []string{"stock", "fork", "fresh"}
+var sides = []string{"upstream", "patched", "fresh"}
 
 var (
 	page     = flag.String("page", "", "the page to write; empty: no operator is run")
@@ -123,7 +123,7 @@ func (c *adoption) plant(all *results) {
 	for _, side := range sides {
 		c.trees[side] = filepath.Join(dir, side)
 	}
-	stock := c.trees["stock"]
+	stock := c.trees["upstream"]
 	if c.Module == "" {
 		c.output("", "git", "clone", "--quiet", "--depth=1", "--branch="+c.Version, c.Home, stock)
 	} else {
@@ -137,8 +137,8 @@ func (c *adoption) plant(all *results) {
 			c.Must(os.CopyFS(to, os.DirFS(c.download(r.Old.Path, c.requires(r.Old.Path)))))
 		}
 	}
-	c.Must(os.CopyFS(c.trees["fork"], os.DirFS(stock)))
-	c.output(root, "go", "run", "./hack/fork", "-into", c.trees["fork"])
+	c.Must(os.CopyFS(c.trees["patched"], os.DirFS(stock)))
+	c.output(root, "go", "run", "./hack/fork", "-into", c.trees["patched"])
 	const newManager = `\b(ctrl\w*|manager)\.NewManager\(`
 	making := regexp.MustCompile(newManager)
 	c.freshen(all, c.requires(tree.Module), func(file string) bool {
@@ -155,7 +155,7 @@ func (c *adoption) freshen(all *results, version string, in func(file string) bo
 		delete(c.trees, "fresh")
 		return
 	}
-	c.Must(os.CopyFS(dir, os.DirFS(c.trees["stock"])))
+	c.Must(os.CopyFS(dir, os.DirFS(c.trees["upstream"])))
 	c.Must(filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(file, ".go") || !in(file) {
 			return err
@@ -201,10 +201,10 @@ func (c *adoption) requires(path string) string {
 // compare builds the operator, and runs its tests on all sides: of those packages whose
 // tests have the mapper in them, and start no API server.
 func (c *adoption) compare(all *results) {
-	c.output(c.trees["stock"], "go", "build", "./...")
-	c.output(c.trees["fork"], "go", "build", "./...")
+	c.output(c.trees["upstream"], "go", "build", "./...")
+	c.output(c.trees["patched"], "go", "build", "./...")
 	found, ran := all.of(c.Name), 0
-	candidates := slices.DeleteFunc(c.listed(c.trees["stock"], "./..."), func(p tested) bool { return !p.has(tree.Module + "/pkg/client/apiutil") })
+	candidates := slices.DeleteFunc(c.listed(c.trees["upstream"], "./..."), func(p tested) bool { return !p.has(tree.Module + "/pkg/client/apiutil") })
 	for _, p := range candidates {
 		short := strings.TrimPrefix(strings.TrimPrefix(p.path, c.mod.Module.Path), "/")
 		if ran < *packages && !p.has(tree.Module+"/pkg/envtest") && found.compare(short, c.trees, c.tests(p, nil, "-short", "-vet=off", "-timeout=10m")) {
@@ -255,7 +255,7 @@ func TestUpstream(t *testing.T) {
 			c.release(all, c.Name, latest, legacy)
 		}
 		version := func(assets string) []byte { return c.output("", filepath.Join(assets, "kube-apiserver"), "--version") }
-		return fmt.Sprintf("fresh: from v0.23 on, the stock tree with the constructors of `fresh` in place of upstream's in the tests of clients, caches, controllers and builders.\n\n"+
+		return fmt.Sprintf("fresh: from v0.23 on, upstream's tree with the constructors of `fresh` in place of upstream's in the tests of clients, caches, controllers and builders.\n\n"+
 			"API servers: %s; and %s where upstream tests the mapper without aggregated discovery.", version(latest), version(legacy))
 	})
 }
@@ -265,8 +265,8 @@ func (c *adoption) release(all *results, version, latest, legacy string) {
 	source, err := tree.Folder(c.Ctx, version, nil)
 	c.Must(err)
 	work := c.TempDir()
-	stock, fork, fresh := filepath.Join(work, "stock"), filepath.Join(work, "fork"), filepath.Join(work, "fresh")
-	c.trees = map[string]string{"stock": stock, "fork": fork, "fresh": fresh}
+	stock, fork, fresh := filepath.Join(work, "upstream"), filepath.Join(work, "patched"), filepath.Join(work, "fresh")
+	c.trees = map[string]string{"upstream": stock, "patched": fork, "fresh": fresh}
 	c.Must(os.CopyFS(stock, os.DirFS(source)))
 	if err := os.Remove(filepath.Join(stock, "pkg/client/apiutil/restmapper_wb_test.go")); !errors.Is(err, fs.ErrNotExist) {
 		c.Must(err)
@@ -317,8 +317,8 @@ type results struct {
 
 // The lists, in the order of a page.
 const (
-	worse  = "Worse than on stock"
-	better = "Better than on stock"
+	worse  = "Worse than upstream"
+	better = "Better than upstream"
 	rerun  = "Run again, because they differed"
 	broken = "Failing everywhere"
 	notRun = "What could not be run"
@@ -380,9 +380,9 @@ func (c *comparison) list(title, format string, args ...any) {
 // all runs counts. It reports whether there was anything to compare: a test that passes on stock.
 func (c *comparison) compare(pkg string, trees map[string]string, run func(dir string) states) bool {
 	got := allSides(trees, run)
-	stock := got["stock"]
+	stock := got["upstream"]
 	if !slices.Contains(slices.Collect(maps.Values(stock)), passed) {
-		c.list(notRun, "%s: no test passes on stock", pkg)
+		c.list(notRun, "%s: no test passes on upstream", pkg)
 		return false
 	}
 	for n := 0; n < again && c.judge(pkg, got, rerun); n++ {
@@ -424,7 +424,7 @@ func allSides(trees map[string]string, run func(dir string) states) map[string]s
 
 // judge lists the tests that differ from stock, and reports whether there are any.
 func (c *comparison) judge(pkg string, got map[string]states, under string) (differ bool) {
-	stock := got["stock"]
+	stock := got["upstream"]
 	for _, side := range slices.Sorted(maps.Keys(got)) {
 		all := maps.Clone(stock)
 		maps.Copy(all, got[side])
@@ -437,7 +437,7 @@ func (c *comparison) judge(pkg string, got map[string]states, under string) (dif
 				continue
 			}
 			differ = true
-			c.list(cmp.Or(under, title), "%s %s: %s on stock, %s with %s", pkg, name, was, is, side)
+			c.list(cmp.Or(under, title), "%s %s: %s on upstream, %s with %s", pkg, name, was, is, side)
 		}
 	}
 	return differ
@@ -448,7 +448,7 @@ func (c *comparison) row(t *testing.T, cells ...string) {
 	verdict := "same"
 	if n := c.count[worse]; n > 0 {
 		verdict = fmt.Sprintf("**%d worse**", n)
-		t.Errorf("%q: %d tests are worse than on stock: %v", cells, n, c.lists[worse])
+		t.Errorf("%q: %d tests are worse than on upstream: %v", cells, n, c.lists[worse])
 	} else if n := c.count[better]; n > 0 {
 		verdict = fmt.Sprintf("%d better", n)
 	}
@@ -473,15 +473,15 @@ func counted(all []state) string {
 // A test that is worse must fail the run. A test that fails everywhere must not.
 func TestComparison(t *testing.T) {
 	c, got := (&results{lists: map[string][]string{}}).of("One"), map[string]states{
-		"stock": {"Same": passed, "Broken": failed, "Worse": passed, "Better": failed, "Gone": passed},
-		"fork":  {"Same": passed, "Broken": failed, "Worse": failed, "Better": passed, "Ours": passed, "OursFails": failed},
+		"upstream": {"Same": passed, "Broken": failed, "Worse": passed, "Better": failed, "Gone": passed},
+		"patched":  {"Same": passed, "Broken": failed, "Worse": failed, "Better": passed, "Ours": passed, "OursFails": failed},
 	}
-	c.compare("pkg", map[string]string{"stock": "stock", "fork": "fork"}, func(side string) states { return got[side] })
-	said := fmt.Sprintf("%s %s %s %s; %s", c.lists[worse], c.lists[better], c.lists[broken], counted(c.states["stock"]), counted(c.states["fork"]))
-	want := "[One: pkg Gone: passed on stock, absent with fork One: pkg OursFails: absent on stock, failed with fork" +
-		" One: pkg Worse: passed on stock, failed with fork] [One: pkg Better: failed on stock, passed with fork] [One: pkg Broken]" +
+	c.compare("pkg", map[string]string{"upstream": "upstream", "patched": "patched"}, func(side string) states { return got[side] })
+	said := fmt.Sprintf("%s %s %s %s; %s", c.lists[worse], c.lists[better], c.lists[broken], counted(c.states["upstream"]), counted(c.states["patched"]))
+	want := "[One: pkg Gone: passed on upstream, absent with patched One: pkg OursFails: absent on upstream, failed with patched" +
+		" One: pkg Worse: passed on upstream, failed with patched] [One: pkg Better: failed on upstream, passed with patched] [One: pkg Broken]" +
 		" 3 passed, 2 failed; 2 passed, 2 failed, 1 absent"
 	if said != want {
-		t.Errorf("a fork with tests that are worse, better, absent and new:\ngot  %s\nwant %s", said, want)
+		t.Errorf("a patched tree with tests that are worse, better, absent and new:\ngot  %s\nwant %s", said, want)
 	}
 }

@@ -83,7 +83,7 @@ func (c *adoption) live(p *report.Page) {
 		times := slices.Repeat([]string{"–"}, len(rows))
 		if c.trees[side] != "" {
 			var wrong string
-			if times, wrong = c.liveOn(c.trees[side], assets); wrong != "" && side != "stock" {
+			if times, wrong = c.liveOn(c.trees[side], assets); wrong != "" && side != "upstream" {
 				c.Errorf("with %s, %s", side, wrong)
 			}
 		}
@@ -118,7 +118,7 @@ func (c *adoption) liveOn(dir, assets string) (times []string, wrong string) {
 	function := on.startFunction(filepath.Join(dir, "certs"))
 	defer function.Close()
 	for _, of := range c.Live.CRDs {
-		from := c.trees["stock"]
+		from := c.trees["upstream"]
 		if of.Module != "" {
 			from = c.download(of.Module, c.requires(of.VersionOf))
 		}

@@ -8,8 +8,9 @@ import (
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// Internal packages know a mapper of ours by this function. It has no other effect.
-func init() { //nolint:gochecknoinits // So the mapper exports nothing for them.
+// Internal packages get at what is inside a mapper by this function, so the mapper exports nothing for them. init has no
+// other effect.
+func init() { //nolint:gochecknoinits // See above.
 	follow.FollowedOf = func(mapper meta.RESTMapper) *follow.Followed {
 		if m, ok := mapper.(*DynamicRESTMapper); ok && m != nil {
 			return m.engine.Followed
