@@ -118,7 +118,7 @@ func (c *followingCache) kindFor(gvk schema.GroupVersionKind, forInformer bool) 
 	mapping, err := c.mapper.Mapping(gvk)
 	optional := c.byObject[gvk] != nil
 	if optional && err == nil { // what is gone has its last mapping
-		if _, known := c.mapper.Now(gvk); meta.IsNoMatchError(known) {
+		if _, known := c.mapper.KnownMapping(gvk); meta.IsNoMatchError(known) {
 			err = known
 		}
 	}

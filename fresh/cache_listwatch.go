@@ -82,7 +82,7 @@ func (lw *validatingListWatch) list(ctx context.Context, opts metav1.ListOptions
 		return empty, nil
 	}
 	found, err := lw.upstream.ListWithContext(ctx, opts)
-	if follow.DoubtOfList(lw.i.mapping, found, err) != follow.Contradiction {
+	if follow.ReplyOfList(lw.i.mapping, found, err) != follow.ReplyContradicts {
 		lw.note(err)
 		return found, err
 	}
@@ -106,7 +106,7 @@ func (lw *validatingListWatch) watch(ctx context.Context, opts metav1.ListOption
 	}
 	watching, err := lw.upstream.WatchWithContext(ctx, opts)
 	if err != nil {
-		if follow.DoubtOf(err) == follow.Contradiction && !initial { // of an initial one the list that follows tells
+		if follow.ReplyOf(err) == follow.ReplyContradicts && !initial { // of an initial one the list that follows tells
 			_, _ = lw.askMapper(ctx, err)
 		}
 		if !apierrors.IsForbidden(err) { // a list tells whether the kind may be listed, and client-go lists next
@@ -115,7 +115,7 @@ func (lw *validatingListWatch) watch(ctx context.Context, opts metav1.ListOption
 		return watching, err
 	}
 	refused := false // only the function below uses it, one event at a time
-	return follow.Watched(watching, func(event watch.Event) (watch.Event, bool) {
+	return follow.FilterWatch(watching, func(event watch.Event) (watch.Event, bool) {
 		if refused {
 			return event, false
 		}
@@ -199,7 +199,7 @@ func (lw *validatingListWatch) hasNamespaced() bool {
 // returns the mapping to which the kind has switched, if any. The error is NoMatch if the kind is not served, and another
 // one if that could not be found out.
 func (lw *validatingListWatch) askMapper(ctx context.Context, refused error) (*meta.RESTMapping, error) {
-	now, err := lw.i.k.c.mapper.Moved(ctx, lw.i.mapping, follow.Contradiction)
+	now, err := lw.i.k.c.mapper.NewMapping(ctx, lw.i.mapping, follow.ReplyContradicts)
 	if meta.IsNoMatchError(err) || err == nil && refused != nil {
 		lw.i.become(outdated)
 	}

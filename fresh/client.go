@@ -180,7 +180,7 @@ func (c *followingClient) at(gvk schema.GroupVersionKind) (*pinned, *meta.RESTMa
 		return nil, nil, err
 	}
 	if next.pins.first.LoadOrStore(gvk, now) == now {
-		c.mapper.Count("client")
+		c.mapper.ReportSwitch("client")
 		log.Log.WithName("fresh").Info("The client follows a kind to another path", "kind", gvk.String(),
 			"oldResource", used.Resource.Resource, "oldScope", used.Scope.Name(), "resource", now.Resource.Resource, "scope", now.Scope.Name())
 	}
@@ -232,7 +232,7 @@ func (c *followingClient) send(ctx context.Context, r request) error {
 	}
 	at, used, err := c.allowed(gvk, r)
 	if used != nil && err != nil { // one of several API servers may be behind
-		_, _ = c.mapper.Moved(ctx, used, follow.Contradiction)
+		_, _ = c.mapper.NewMapping(ctx, used, follow.ReplyContradicts)
 		at, used, err = c.allowed(gvk, r)
 	}
 	if err != nil {
@@ -240,7 +240,7 @@ func (c *followingClient) send(ctx context.Context, r request) error {
 	}
 	err = r.send(at)
 	doubt := c.judge(used, r, err)
-	now, unproven := c.mapper.Moved(ctx, used, doubt)
+	now, unproven := c.mapper.NewMapping(ctx, used, doubt)
 	switch {
 	case meta.IsNoMatchError(unproven) && !c.mapper.Remembers(gvk):
 		return unproven // as for a client that is made now
@@ -255,19 +255,19 @@ func (c *followingClient) send(ctx context.Context, r request) error {
 		return err
 	}
 	again := r.send(at)
-	if doubt := c.judge(now, r, again); err == nil || doubt != follow.Contradiction {
+	if doubt := c.judge(now, r, again); err == nil || doubt != follow.ReplyContradicts {
 		return r.answer(now, doubt, again, nil)
 	}
 	return err
 }
 
 // judge returns the doubt that an answer casts on the mapping with which its request was sent.
-func (c *followingClient) judge(used *meta.RESTMapping, r request, err error) follow.Doubt {
-	doubt := follow.DoubtOf(err)
+func (c *followingClient) judge(used *meta.RESTMapping, r request, err error) follow.Reply {
+	doubt := follow.ReplyOf(err)
 	if list, ok := r.obj.(runtime.Object); ok && r.does == lists {
-		doubt = follow.DoubtOfList(used, list, err)
+		doubt = follow.ReplyOfList(used, list, err)
 	}
-	if doubt != follow.Contradiction {
+	if doubt != follow.ReplyContradicts {
 		c.mapper.Remember(used)
 	}
 	return doubt
@@ -275,8 +275,8 @@ func (c *followingClient) judge(used *meta.RESTMapping, r request, err error) fo
 
 // answer returns err, but no list for a namespace that has what is in others. why is nil or tells why the
 // mapping that was used is still the known one.
-func (r request) answer(used *meta.RESTMapping, doubt follow.Doubt, err, why error) error {
-	if err != nil || r.namespace == "" || doubt != follow.Contradiction || used.Scope.Name() != meta.RESTScopeNameRoot {
+func (r request) answer(used *meta.RESTMapping, doubt follow.Reply, err, why error) error {
+	if err != nil || r.namespace == "" || doubt != follow.ReplyContradicts || used.Scope.Name() != meta.RESTScopeNameRoot {
 		return err
 	}
 	if why == nil {
@@ -354,7 +354,7 @@ func (c followingWatch) Watch(ctx context.Context, list client.ObjectList, opts 
 		return watching, err
 	}
 	stop, ends := watching.Stop, false
-	return follow.Watched(watching, func(event watch.Event) (watch.Event, bool) {
+	return follow.FilterWatch(watching, func(event watch.Event) (watch.Event, bool) {
 		object, err := meta.Accessor(event.Object)
 		if ends || err != nil || object.GetNamespace() == "" || object.GetNamespace() == namespace {
 			return event, !ends
