@@ -42,5 +42,4 @@ package apiutil
 //	      ↓
 //	restmapper.go                               the mapper and its seven lookups
 //	      ↓
-//	follow.go                                   what clients and caches ask that switch to a new REST path
 //	options.go, metrics.go, defaults.go, errors.go

@@ -5,20 +5,13 @@ package apiutil
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/freshmapper/freshmapper/internal/engine"
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// Internal packages get at what is inside a mapper by these two functions, so the mapper exports nothing for them.
-// init has no other effect.
+// Internal packages get at what is inside a mapper by this function, so the mapper exports nothing for them. init has no
+// other effect.
 func init() { //nolint:gochecknoinits // See above.
-	engine.Of = func(mapper meta.RESTMapper) *engine.Engine {
-		if m, ok := mapper.(*DynamicRESTMapper); ok && m != nil {
-			return m.engine
-		}
-		return nil
-	}
-	follow.Door = func(mapper meta.RESTMapper) *follow.Followed {
+	follow.FollowedOf = func(mapper meta.RESTMapper) *follow.Followed {
 		if m, ok := mapper.(*DynamicRESTMapper); ok && m != nil {
 			return m.engine.Followed
 		}

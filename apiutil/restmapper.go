@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/internal/engine"
-	"github.com/freshmapper/freshmapper/internal/follow"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -76,11 +75,6 @@ func NewDynamicRESTMapperWithOptions(
 	e, err := engine.New(cfg, httpClient, opts.forEngine())
 	if err != nil {
 		return nil, err
-	}
-	e.Followed = &follow.Followed{
-		Source:        &source{engine: e},
-		Count:         e.Reports.Followed,
-		ReportWaiting: e.Reports.WaitingKinds,
 	}
 	return &DynamicRESTMapper{engine: e}, nil
 }

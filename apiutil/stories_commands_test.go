@@ -123,9 +123,9 @@ func (s *storyStage) call(name string, args []string) func(ctx context.Context) 
 			return told, err
 		}
 	case "follow", "known":
-		ask := follow.Of(s.mapper, false).Mapping
+		ask := follow.Of(s.mapper, follow.WaitBriefly).Mapping
 		if name == "known" {
-			ask = follow.Of(s.mapper, false).Now
+			ask = follow.Of(s.mapper, follow.WaitBriefly).Now
 		}
 		return func(context.Context) (string, error) {
 			mapping, err := ask(kindOf(args[0]))
@@ -133,7 +133,7 @@ func (s *storyStage) call(name string, args []string) func(ctx context.Context) 
 		}
 	case "confirm":
 		return func(ctx context.Context) (string, error) {
-			now, err := follow.Of(s.mapper, false).Confirm(ctx, kindOf(args[0]), false)
+			now, err := follow.Of(s.mapper, follow.WaitBriefly).Confirm(ctx, kindOf(args[0]), follow.WaitBriefly)
 			if err != nil {
 				return answered("", err), err
 			}

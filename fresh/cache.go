@@ -45,7 +45,7 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	mapper := follow.Of(opts.Mapper, true)
+	mapper := follow.Of(opts.Mapper, follow.WaitUntilRead)
 	if mapper == nil {
 		return cache.New(config, opts)
 	}

@@ -91,7 +91,7 @@ func TestWaitingOfACacheThatHasEnded(t *testing.T) {
 		handle(t, c, "typed", &tally{})
 		time.Sleep(time.Minute)
 		end()
-		if w := follow.Of(m, true).Waiting(); len(w) > 0 {
+		if w := follow.Of(m, follow.WaitUntilRead).Waiting(); len(w) > 0 {
 			t.Errorf("waits for %v", w)
 		}
 	})
@@ -295,7 +295,7 @@ func TestForbiddenAndRemoved(t *testing.T) {
 			for _, scope := range []string{"", inNamespaces, "", inNamespaces, ""} {
 				s.change(func() { s.scope = scope })
 				time.Sleep(70 * time.Second)
-				why := follow.Of(m, true).Waiting()[configMap]
+				why := follow.Of(m, follow.WaitUntilRead).Waiting()[configMap]
 				if meta.IsNoMatchError(why) != (scope == "") || why == nil {
 					t.Errorf("%q: waits because %v", scope, why)
 				}
@@ -311,7 +311,7 @@ func TestForbiddenAndRemoved(t *testing.T) {
 			for _, h := range hs {
 				h.expect(t, "in the end", keysOf[inNamespaces])
 			}
-			if w := follow.Of(m, true).Waiting(); len(w) > 0 {
+			if w := follow.Of(m, follow.WaitUntilRead).Waiting(); len(w) > 0 {
 				t.Errorf("waits for %v", w)
 			}
 		})

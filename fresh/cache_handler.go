@@ -16,29 +16,63 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// handler is an event handler of a program, and its registration. It keeps account of the objects that the program's
-// handler was given: an object in the account is updated or deleted, and one that is not there is added. So the account is
-// exact, whichever instance an event comes from, and whatever that instance has not delivered yet.
+// handler is an event handler of a program, and its registration. It stays when the kind switches to another instance.
+//
+// It keeps the objects that were delivered to the program's handler. An object that is among them is delivered as an update
+// or a deletion, and any other one as an add. So the program never gets an update of an object that it does not know, nor
+// two adds of one object, whichever instance an event comes from, and whatever that instance has not delivered yet.
 type handler struct {
-	toolscache.ResourceEventHandlerRegistration // the first, for methods that we do not know
+	toolscache.ResourceEventHandlerRegistration // the first one, for methods that we do not know
 
 	i        *informer
 	receiver toolscache.ResourceEventHandler // the program's
 	register func(cache.Informer, toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error)
 
-	attachment    atomic.Pointer[attachment] // where it is registered; attach writes it
-	attachPending atomic.Bool                // a goroutine is about to attach it
-	synced        atomic.Bool                // it was given the whole first list. It stays so
-	removed       atomic.Bool                // RemoveEventHandler was called. It stays so
-	ofClient      atomic.Bool                // a client of controller-runtime's reads its own writes by it
-	leaving       atomic.Bool                // that client is not used any more: after the next switch the handler is removed
-	shutdown      chan struct{}              // closed when it was removed and its last call has ended
+	state      atomic.Int32               // a handlerState
+	attachment atomic.Pointer[attachment] // where it is registered; nil before the first registration. attach writes it
+	synced     atomic.Bool                // the whole first list was delivered. It stays so
+	reads      atomic.Int32               // a clientReads
+	shutdown   chan struct{}              // closed when it was removed and its last call has ended
 
-	// calls is held during each call of the program's handler, so there is one at a time, and by attach, so that deletions
-	// come before the events of the next instance. It guards what follows.
-	calls sync.Mutex
-	known *account
+	// calls is held during each call of the program's handler, so that there is one at a time. attach holds it, too, so that
+	// deletions come before the events of the next instance. It guards what follows.
+	calls     sync.Mutex
+	delivered *deliveredObjects
 }
+
+// handlerState says whether a handler gets events.
+//
+//	attached  -> switching  the kind has switched to another instance
+//	switching -> attached   a goroutine registers the handler with the current instance
+//	any       -> removed    RemoveEventHandler was called, or the registration has failed
+type handlerState = int32
+
+const (
+	// handlerAttached: the handler gets the events of the instance in its attachment.
+	handlerAttached handlerState = iota
+
+	// handlerSwitching: a goroutine is about to register the handler with the current instance, once the program's handler has
+	// returned from the call in progress.
+	handlerSwitching
+
+	// handlerRemoved: the handler gets no more events.
+	handlerRemoved
+)
+
+// clientReads says whether a client of controller-runtime's uses a handler to read its own writes.
+type clientReads = int32
+
+const (
+	// noClientReads: the handler is of the program itself.
+	noClientReads clientReads = iota
+
+	// clientReadsWrites: a client waits, before it reads, until its handler has got what it wrote.
+	clientReadsWrites
+
+	// clientReplaced: another client has taken the place of that one, whose last reads may still wait. The handler is removed
+	// after the next switch, which ends their wait.
+	clientReplaced
+)
 
 // attachment is where a handler is registered.
 type attachment struct {
@@ -47,68 +81,81 @@ type attachment struct {
 	in       *instance
 }
 
-// attach registers the handler with the current instance, unless it is. Then it delivers deletions of what that does not
-// have, and after that the instance delivers all that it has.
+// attach registers the handler with the current instance, unless it is. Then it delivers the deletions of all objects that
+// this instance does not have. After that the instance delivers those that it has.
 func (h *handler) attach() error {
 	h.calls.Lock()
 	defer h.calls.Unlock()
-	h.attachPending.Store(false)
-	for !h.removed.Load() {
-		before, next := h.attachment.Load(), h.i.present()
+	h.state.CompareAndSwap(handlerSwitching, handlerAttached)
+	for h.state.Load() != handlerRemoved {
+		before, next := h.attachment.Load(), h.i.currentUpstream()
 		if before != nil && before.in == next.in {
 			return nil
 		}
 		d := &delivery{handler: h, from: next.in, initial: !h.HasSynced()}
 		var err error
-		if next.ResourceEventHandlerRegistration, err = h.register(next.upstream, d); err != nil {
-			if next.in.is(retired) && h.i.present().in != next.in {
+		next.ResourceEventHandlerRegistration, err = h.register(next.upstream, d)
+		if err != nil {
+			if next.in.is(retired) && h.i.currentUpstream().in != next.in {
 				continue
 			}
 			return err
 		}
-		next.in.delivers(h, next.HasSynced)
+		next.in.addRegistration(h, next.HasSynced)
+		d.stores = next.in.storesOf(h.i.of)
 		h.attachment.Store(&next)
 		d.deliverDeletions()
-		if before != nil && h.ofClient.Load() {
+		if before == nil {
+			continue
+		}
+		reads := h.reads.Load()
+		if reads != noClientReads {
 			d.deliverResourceVersion()
 		}
-		if before != nil && h.leaving.Load() {
+		if reads == clientReplaced {
 			return h.i.RemoveEventHandler(h)
 		}
 	}
-	return h.remove() // if that was before the registration
+	return h.remove() // RemoveEventHandler may have been called before the registration
 }
 
-// remove makes sure that nothing more is delivered. It waits for no call that has begun: ShutdownChan does.
+// remove makes sure that nothing more is delivered. It does not wait for a call in progress: whoever needs that waits for
+// ShutdownChan.
 func (h *handler) remove() error {
-	if !h.removed.Swap(true) {
+	if h.state.Swap(handlerRemoved) != handlerRemoved {
 		go func() {
 			h.calls.Lock()
 			defer h.calls.Unlock()
 			close(h.shutdown)
 		}()
 	}
-	if at := h.attachment.Load(); at != nil {
-		at.in.delivers(h, nil)
-		return at.upstream.RemoveEventHandler(at.ResourceEventHandlerRegistration)
+	at := h.attachment.Load()
+	if at == nil {
+		return nil
 	}
-	return nil
+	at.in.removeRegistration(h)
+	return at.upstream.RemoveEventHandler(at.ResourceEventHandlerRegistration)
 }
 
 // ShutdownChan returns a channel that is closed when the handler was removed and its last call has ended. client-go's
 // ShutDownEventHandler waits for it.
 func (h *handler) ShutdownChan() <-chan struct{} { return h.shutdown }
 
-// HasSynced reports whether the handler was given the whole first list. It stays so.
+// HasSynced reports whether the whole first list was delivered. It stays so.
 func (h *handler) HasSynced() bool {
-	if at := h.attachment.Load(); !h.synced.Load() && at != nil && at.HasSynced() {
-		h.synced.Store(true)
+	if h.synced.Load() {
+		return true
 	}
-	return h.synced.Load()
+	at := h.attachment.Load()
+	if at == nil || !at.HasSynced() {
+		return false
+	}
+	h.synced.Store(true)
+	return true
 }
 
-// identityOf returns the name and the UID of an object: another one of the same name is not the same. Some
-// aggregated APIs have no UID.
+// identityOf returns the name and the UID of an object. An object with the same name and another UID is another object. Some
+// aggregated APIs have no UIDs.
 func identityOf(obj any) (types.NamespacedName, types.UID) {
 	object, err := meta.Accessor(obj)
 	if err != nil { // a transform has made something else of it
@@ -123,41 +170,31 @@ func uidOf(obj any) types.UID {
 	return uid
 }
 
-// delivery passes on the events of an instance, as long as the handler is attached to that.
+// delivery passes on the events of one instance, as long as the handler is attached to that instance.
 type delivery struct {
 	*handler
 	from    *instance
-	initial bool // its first list is the handler's first
+	stores  []toolscache.Store // of the instance, for the representation of the handler
+	initial bool               // the first list of the instance is also the first of the handler
 }
 
-// deliverDeletions delivers deletions of all objects in the account that the instance does not have. attach calls it.
+// deliverDeletions delivers the deletions of all objects that were delivered before and that the instance does not have.
+// attach calls it.
 func (d *delivery) deliverDeletions() {
-	given := d.known.all()
-	if len(given) == 0 {
-		return
-	}
-	there := map[types.NamespacedName]types.UID{}
-	for _, lw := range d.from.listWatchesOf(d.i.of) {
-		for _, obj := range lw.informer.GetStore().List() {
-			name, uid := identityOf(obj)
-			there[name] = uid
+	for obj := range d.delivered.all() {
+		if d.from.is(retired) || d.from.ctx.Err() != nil || d.state.Load() == handlerRemoved {
+			return // the stores of the instance may be empty by now
 		}
-	}
-	for _, obj := range given {
-		name, uid := identityOf(obj)
-		if d.from.is(retired) || d.from.ctx.Err() != nil || d.removed.Load() {
-			return // its store may be empty by now
-		}
-		if now, ok := there[name]; !ok || now != uid {
-			d.deliverDeletion(name, obj)
+		if !d.has(obj) {
+			d.deliverDeletion(nameOf(obj), obj)
 		}
 	}
 }
 
-// deliverResourceVersion tells a client that reads its own writes how new the content of the instance is. Such a client
-// waits until its handler was given an object with the resource version of the write. The object may be gone with its path,
-// and the instance may have none that is newer. So the handler is given a deletion, of nothing, at the resource version of
-// the list, which began after the writes at the old path. attach calls it.
+// deliverResourceVersion lets a client that reads its own writes know how recent the instance is. Such a client waits until
+// its handler gets an object whose resource version is that of the write, or a later one. That object may have been removed
+// with the old path, and the instance may have none that is newer. So the handler gets the deletion of an object without a
+// name, with the resource version of the list, which began after all writes at the old path. attach calls it.
 func (d *delivery) deliverResourceVersion() {
 	lowest := int64(math.MaxInt64)
 	for _, lw := range d.from.listWatchesOf(d.i.of) {
@@ -172,70 +209,86 @@ func (d *delivery) deliverResourceVersion() {
 	d.receiver.OnDelete(nothing)
 }
 
-// deliver calls call, unless the handler is attached to another instance or was removed.
-func (d *delivery) deliver(call func()) {
+// begin reports whether an event of the instance is passed on. If so, the caller must end what begin has begun.
+func (d *delivery) begin() bool {
 	d.calls.Lock()
-	defer d.calls.Unlock()
-	if at := d.attachment.Load(); at != nil && at.in == d.from && !d.removed.Load() {
-		call()
+	at := d.attachment.Load()
+	if at != nil && at.in == d.from && d.state.Load() != handlerRemoved {
+		return true
+	}
+	d.calls.Unlock()
+	return false
+}
+
+func (d *delivery) end() { d.calls.Unlock() }
+
+func (d *delivery) OnAdd(obj any, initial bool) {
+	if !d.begin() {
+		return
+	}
+	defer d.end()
+	// An object of a first list may have been deleted since. If this is not the first list of the handler, that deletion may
+	// have been delivered by deliverDeletions.
+	if !initial || d.initial || d.has(obj) {
+		d.deliverObject(obj, initial && d.initial)
 	}
 }
 
-func (d *delivery) OnAdd(obj any, initial bool) {
-	d.deliver(func() {
-		if !initial || d.initial || d.has(obj) {
-			d.deliverObject(obj, initial && d.initial)
-		}
-	})
+func (d *delivery) OnUpdate(_, obj any) {
+	if !d.begin() {
+		return
+	}
+	defer d.end()
+	d.deliverObject(obj, false)
 }
 
-// has reports whether the instance has an object now. What it delivers first may be gone since, and its deletion delivered.
+func (d *delivery) OnDelete(obj any) {
+	if !d.begin() {
+		return
+	}
+	defer d.end()
+	deleted := obj
+	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		deleted = unknown.Obj
+	}
+	name, uid := identityOf(deleted)
+	was, found := d.delivered.get(name)
+	if found && uidOf(was) == uid {
+		d.delivered.remove(name)
+		d.receiver.OnDelete(obj)
+	}
+}
+
+// has reports whether the instance has an object now.
 func (d *delivery) has(obj any) bool {
 	name, uid := identityOf(obj)
-	return slices.ContainsFunc(d.from.listWatchesOf(d.i.of), func(lw *validatingListWatch) bool {
-		now, ok, _ := lw.informer.GetStore().GetByKey(toolscache.NewObjectName(name.Namespace, name.Name).String())
+	key := toolscache.NewObjectName(name.Namespace, name.Name).String()
+	return slices.ContainsFunc(d.stores, func(store toolscache.Store) bool {
+		now, ok, _ := store.GetByKey(key)
 		return ok && uidOf(now) == uid
 	})
 }
 
-func (d *delivery) OnUpdate(_, obj any) {
-	d.deliver(func() { d.deliverObject(obj, false) })
-}
-
-func (d *delivery) OnDelete(obj any) {
-	d.deliver(func() {
-		deleted := obj
-		if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-			deleted = unknown.Obj
-		}
-		name, uid := identityOf(deleted)
-		if was, known := d.known.get(name); known && uidOf(was) == uid {
-			d.known.remove(name)
-			d.receiver.OnDelete(obj)
-		}
-	})
-}
-
-// deliverObject delivers an object that is there: as an update if it is in the account, and else as an add. The caller
+// deliverObject delivers an object that exists: as an update if it was delivered before, and as an add if not. The caller
 // holds calls, as that of deliverDeletion does.
 func (h *handler) deliverObject(obj any, initial bool) {
 	name, uid := identityOf(obj)
-	was, known := h.known.get(name)
-	if known && uidOf(was) == uid {
-		h.known.put(name, obj)
+	was, found := h.delivered.get(name)
+	if found && uidOf(was) == uid {
+		h.delivered.put(name, obj)
 		h.receiver.OnUpdate(was, obj)
 		return
 	}
-	if known { // another object of that name
+	if found { // another object of that name
 		h.deliverDeletion(name, was)
 	}
-	h.known.put(name, obj)
+	h.delivered.put(name, obj)
 	h.receiver.OnAdd(obj, initial)
 }
 
-// deliverDeletion delivers the deletion of an object, of which nobody has seen the last state.
+// deliverDeletion delivers the deletion of an object whose last state is not known.
 func (h *handler) deliverDeletion(name types.NamespacedName, obj any) {
-	h.known.remove(name)
+	h.delivered.remove(name)
 	key, _ := toolscache.MetaNamespaceKeyFunc(obj)
 	h.receiver.OnDelete(toolscache.DeletedFinalStateUnknown{Key: key, Obj: obj})
 }

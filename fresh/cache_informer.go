@@ -34,7 +34,8 @@ func newInformer(k *kind, of representation, up cache.Informer, in *instance) *i
 	return i
 }
 
-func (i *informer) present() attachment {
+// currentUpstream returns the upstream informer of the current instance.
+func (i *informer) currentUpstream() attachment {
 	i.k.mu.Lock()
 	defer i.k.mu.Unlock()
 	return i.at
@@ -49,8 +50,8 @@ func (i *informer) switchTo(ctx context.Context, next *instance) {
 	}
 	i.at = attachment{upstream: up, in: next}
 	for _, h := range i.handlers {
-		if h.attachPending.Swap(true) {
-			continue
+		if !h.state.CompareAndSwap(handlerAttached, handlerSwitching) {
+			continue // a goroutine is about to attach it, or it was removed
 		}
 		go func() {
 			if err := h.attach(); err != nil {
@@ -64,11 +65,12 @@ func (i *informer) switchTo(ctx context.Context, next *instance) {
 func (i *informer) add(
 	receiver toolscache.ResourceEventHandler, register func(cache.Informer, toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error),
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	h := &handler{i: i, receiver: receiver, register: register, shutdown: make(chan struct{}), known: newAccount()}
+	h := &handler{i: i, receiver: receiver, register: register, shutdown: make(chan struct{}), delivered: newDeliveredObjects()}
 	i.k.mu.Lock()
 	i.handlers = append(i.handlers, h)
 	i.k.mu.Unlock()
 	if err := h.attach(); err != nil {
+		h.state.Store(handlerRemoved)
 		i.forget(h)
 		return nil, err
 	}
@@ -130,8 +132,8 @@ func (i *informer) isRemoved() bool {
 	return i.removed
 }
 
-func (i *informer) HasSynced() bool { return i.present().upstream.HasSynced() }
-func (i *informer) IsStopped() bool { return i.present().upstream.IsStopped() }
+func (i *informer) HasSynced() bool { return i.currentUpstream().upstream.HasSynced() }
+func (i *informer) IsStopped() bool { return i.currentUpstream().upstream.IsStopped() }
 
 // sharedInformer is an informer that is a SharedIndexInformer, as upstream's is for one namespace or all.
 type sharedInformer struct {
@@ -147,7 +149,7 @@ type (
 
 // present is the informer of the present instance, or the first if that has several.
 func (s *sharedInformer) present() toolscache.SharedIndexInformer {
-	if now, ok := s.informer.present().upstream.(toolscache.SharedIndexInformer); ok {
+	if now, ok := s.informer.currentUpstream().upstream.(toolscache.SharedIndexInformer); ok {
 		return now
 	}
 	return s.SharedIndexInformer

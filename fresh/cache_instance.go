@@ -37,19 +37,19 @@ type instance struct {
 	ctx    context.Context // of start, which writes it
 	cancel func()          // ends the instance
 
-	mu         sync.Mutex                                // guards the rest
-	listWatch  map[representation][]*validatingListWatch // one for each informer of controller-runtime's
-	indexed    map[*index]func() error                   // adds an index, once
-	delivering map[*handler]toolscache.InformerSynced    // reports whether a handler was given the first list
+	mu            sync.Mutex                                // guards the rest
+	listWatch     map[representation][]*validatingListWatch // one for each informer of controller-runtime's
+	indexed       map[*index]func() error                   // adds an index, once
+	registrations map[*handler]toolscache.InformerSynced    // reports whether the first list was delivered to a handler
 }
 
 // newInstance makes an instance that is present or filling. It sends no request.
 func newInstance(k *kind, mapping *meta.RESTMapping, is state) (*instance, error) {
 	i := &instance{
 		k: k, mapping: mapping, cancel: func() {},
-		listWatch:  map[representation][]*validatingListWatch{},
-		indexed:    map[*index]func() error{},
-		delivering: map[*handler]toolscache.InformerSynced{},
+		listWatch:     map[representation][]*validatingListWatch{},
+		indexed:       map[*index]func() error{},
+		registrations: map[*handler]toolscache.InformerSynced{},
 	}
 	i.state.Store(int32(is))
 	opts := k.c.opts
@@ -153,19 +153,23 @@ func (i *instance) end() {
 // hold one of controller-runtime's.
 func (i *instance) delivered() bool {
 	i.mu.Lock()
-	all := slices.Collect(maps.Values(i.delivering))
+	all := slices.Collect(maps.Values(i.registrations))
 	i.mu.Unlock()
 	return !slices.ContainsFunc(all, func(synced toolscache.InformerSynced) bool { return !synced() })
 }
 
-// delivers notes that a handler is registered, and with nil that it no longer is.
-func (i *instance) delivers(h *handler, synced toolscache.InformerSynced) {
+// addRegistration notes that a handler is registered. synced reports whether the first list was delivered to it.
+func (i *instance) addRegistration(h *handler, synced toolscache.InformerSynced) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	delete(i.delivering, h)
-	if synced != nil {
-		i.delivering[h] = synced
-	}
+	i.registrations[h] = synced
+}
+
+// removeRegistration notes that a handler is no longer registered.
+func (i *instance) removeRegistration(h *handler) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.registrations, h)
 }
 
 // informer returns controller-runtime's informer of a representation, which is made if there is none. It does not wait
@@ -177,6 +181,9 @@ func (i *instance) informer(ctx context.Context, of representation) (cache.Infor
 // remove removes the informer of a representation, with its indexes.
 func (i *instance) remove(ctx context.Context, of representation) error {
 	i.mu.Lock()
+	for _, lw := range i.listWatch[of] {
+		lw.remove()
+	}
 	delete(i.listWatch, of)
 	for x := range i.indexed {
 		if x.of == of {
@@ -240,6 +247,14 @@ func (i *instance) listWatchesOf(of representation) []*validatingListWatch {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Clone(i.listWatch[of])
+}
+
+// storesOf returns the stores of a representation.
+func (i *instance) storesOf(of representation) (stores []toolscache.Store) {
+	for _, lw := range i.listWatchesOf(of) {
+		stores = append(stores, lw.informer.GetStore())
+	}
+	return stores
 }
 
 // synced reports whether all that the instance has was listed.
@@ -333,6 +348,7 @@ func (i *instance) newInformer(
 ) toolscache.SharedIndexInformer {
 	of := representationOf(obj)
 	lw := &validatingListWatch{i: i, of: of, upstream: toolscache.ToListerWatcherWithContext(upstream)}
+	lw.removed, lw.remove = context.WithCancel(context.Background())
 	construct := toolscache.NewSharedIndexInformer
 	if i.k.c.opts.NewInformer != nil {
 		construct = i.k.c.opts.NewInformer
@@ -347,20 +363,32 @@ func (i *instance) newInformer(
 	if i.current() {
 		i.k.changes.Add(1)
 	}
-	return instanceInformer{lw.informer, i, of}
+	return instanceInformer{lw.informer, i, lw}
 }
 
 // instanceInformer is what controller-runtime gets as its informer.
 type instanceInformer struct {
 	toolscache.SharedIndexInformer
 	i  *instance
-	of representation
+	lw *validatingListWatch
+}
+
+// RunWithContext runs the informer until its instance ends or has removed it. That is also when the context ends which
+// controller-runtime hands over. But that context is derived from channels, and package context starts a goroutine for
+// each context that is derived from such a one: client-go derives two for each informer. So the informer gets another
+// context, with the same values.
+func (x instanceInformer) RunWithContext(ctx context.Context) {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(x.i.ctx, cancel)()
+	defer context.AfterFunc(x.lw.removed, cancel)()
+	x.SharedIndexInformer.RunWithContext(own)
 }
 
 // SetTransform is called by controller-runtime with the transform of the options. One that the program has set on the
 // informer stays.
 func (x instanceInformer) SetTransform(transform toolscache.TransformFunc) error {
-	if x.i.k.settings[x.of].transform.Load() != nil {
+	if x.i.k.settings[x.lw.of].transform.Load() != nil {
 		return nil
 	}
 	return x.SharedIndexInformer.SetTransform(transform)
@@ -368,7 +396,7 @@ func (x instanceInformer) SetTransform(transform toolscache.TransformFunc) error
 
 // SetWatchErrorHandlerWithContext is the same for the handler of errors.
 func (x instanceInformer) SetWatchErrorHandlerWithContext(handle toolscache.WatchErrorHandlerWithContext) error {
-	if x.i.k.settings[x.of].watchErrors.Load() != nil {
+	if x.i.k.settings[x.lw.of].watchErrors.Load() != nil {
 		return nil
 	}
 	return x.SharedIndexInformer.SetWatchErrorHandlerWithContext(handle)

@@ -230,11 +230,11 @@ func (k *kind) reconcileRemoved(ctx context.Context, current *instance) {
 // confirmedRemoved reports whether two live reads, a second apart, have shown that the kind is not served, because one of
 // several API servers may be behind. It returns the NoMatch of the second.
 func (k *kind) confirmedRemoved(ctx context.Context) (bool, error) {
-	if _, err := k.c.mapper.Confirm(ctx, k.gvk, true); !meta.IsNoMatchError(err) {
+	if _, err := k.c.mapper.Confirm(ctx, k.gvk, follow.WaitUntilRead); !meta.IsNoMatchError(err) {
 		return false, err
 	}
 	pause(ctx, pace)
-	_, err := k.c.mapper.Confirm(ctx, k.gvk, true)
+	_, err := k.c.mapper.Confirm(ctx, k.gvk, follow.WaitUntilRead)
 	return meta.IsNoMatchError(err), err
 }
 
@@ -371,7 +371,7 @@ func (k *kind) confirmedServed(ctx context.Context, next *instance, began time.T
 		return true
 	}
 	pause(ctx, pace-time.Since(began))
-	_, _ = k.c.mapper.Confirm(ctx, k.gvk, false)
+	_, _ = k.c.mapper.Confirm(ctx, k.gvk, follow.WaitBriefly)
 	return ctx.Err() == nil && k.isServedAt(next)
 }
 

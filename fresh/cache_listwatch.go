@@ -30,6 +30,8 @@ type validatingListWatch struct {
 	of       representation
 	upstream toolscache.ListerWatcherWithContext
 	informer toolscache.SharedIndexInformer
+	removed  context.Context // ends when the instance removes the informer
+	remove   context.CancelFunc
 
 	failed    atomic.Pointer[error]     // why the last list or watch failed; nil if it did not
 	confirmed atomic.Pointer[confirmed] // that the mapping is right although an object does not fit

@@ -199,7 +199,7 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 						t.Errorf("list of %s: %d, %v", h.sort, meta.LenList(list), err)
 					}
 				}
-				w := follow.Of(m, true).Waiting()
+				w := follow.Of(m, follow.WaitUntilRead).Waiting()
 				if s.scope != "" && len(w) > 0 {
 					t.Errorf("waiting %v", w)
 				}
@@ -211,7 +211,7 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 				}
 				time.Sleep(3 * time.Minute)
 				synctest.Wait()
-				if w := follow.Of(m, true).Waiting(); len(w) > 0 {
+				if w := follow.Of(m, follow.WaitUntilRead).Waiting(); len(w) > 0 {
 					t.Errorf("after removal waiting %v", w)
 				}
 				if now := runningGoroutines(); base > 0 && now > base {

@@ -39,8 +39,8 @@ func (v *view) leave(now *meta.RESTMapping) {
 	delete(v.added, gvk)
 	v.mu.Unlock()
 	for _, h := range handlers {
-		h.leaving.Store(true)
-		if !follow.Differ(h.i.present().in.mapping, now) {
+		h.reads.Store(clientReplaced)
+		if !follow.Differ(h.i.currentUpstream().in.mapping, now) {
 			_ = h.i.RemoveEventHandler(h)
 		}
 	}
@@ -65,7 +65,7 @@ type viewed struct {
 func (i viewed) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	registration, err := i.Informer.AddEventHandler(h)
 	if added, ok := registration.(*handler); ok && err == nil {
-		added.ofClient.Store(true)
+		added.reads.Store(clientReadsWrites)
 		i.v.mu.Lock()
 		defer i.v.mu.Unlock()
 		i.v.added[i.gvk] = append(i.v.added[i.gvk], added)

@@ -67,7 +67,7 @@ func newFollowing(config *rest.Config, options *client.Options) (*followingClien
 	if err != nil {
 		return nil, err
 	}
-	mapper := follow.Of(options.Mapper, false)
+	mapper := follow.Of(options.Mapper, follow.WaitBriefly)
 	if mapper == nil {
 		return nil, nil
 	}

@@ -94,7 +94,7 @@ func newAPIReader(config *rest.Config, of cluster.Cluster) (client.Reader, error
 // logWhatDoesNotFollow writes one line if parts of a manager are not ours.
 func logWhatDoesNotFollow(mgr manager.Manager) {
 	var others []string
-	if follow.Of(mgr.GetRESTMapper(), false) == nil {
+	if follow.Of(mgr.GetRESTMapper(), follow.WaitBriefly) == nil {
 		others = append(others, fmt.Sprintf("RESTMapper %T", mgr.GetRESTMapper()))
 	}
 	if _, ours := mgr.GetClient().(*followingClient); !ours {

@@ -115,18 +115,13 @@ func runOnce(
 }
 
 // awaitRemoval returns when two live reads have confirmed that a version no longer serves its mappings, or when ctx
-// ends. The version is read every MostPoll, once for all callers: a kind of an APIService may be removed without an
+// ends. The version is read every MaxPollPause, once for all callers: a kind of an APIService may be removed without an
 // event, and without a change of the document.
 func awaitRemoval(ctx context.Context, e *engine.Engine, gv schema.GroupVersion, mappings []meta.RESTMapping) {
-	question := engine.Question{GroupVersionKind: gv.WithKind(""), Live: true}
-	read := func(ctx context.Context, _ snapshot.Tick) error {
-		_, err := e.Reloader.ReadLive(ctx, gv)
-		return err
-	}
 	served := func(s *snapshot.Snapshot) bool { return stillServed(s, mappings) }
 
 	backoff := engine.PollBackoff()
-	due := e.NextPoll(engine.MostPoll, time.Now())
+	due := e.NextPoll(engine.MaxPollPause, time.Now())
 	for ctx.Err() == nil {
 		changed := e.Reloader.Changed()
 		if !served(e.Reloader.Snapshot()) {
@@ -139,8 +134,8 @@ func awaitRemoval(ctx context.Context, e *engine.Engine, gv schema.GroupVersion,
 		backoff = engine.PollBackoff()
 		select {
 		case <-due:
-			_, _ = e.Rounds.Ask(ctx, e.Reloader.LastSeq(), engine.MostPoll, question, read) // an error says nothing
-			due = e.NextPoll(engine.MostPoll, time.Now())
+			_ = e.PollVersion(ctx, gv, engine.MaxPollPause) // an error says nothing
+			due = e.NextPoll(engine.MaxPollPause, time.Now())
 		case <-changed:
 		case <-ctx.Done():
 		}

@@ -96,7 +96,7 @@ func poll(ctx context.Context, e *engine.Engine, maxAge time.Duration, gvks []sc
 		if !known && gvk.Version != "" {
 			question.Kind = "" // the version's own path tells of all its kinds at once
 		}
-		answer, err := e.Rounds.Ask(ctx, e.Reloader.LastSeq(), maxAge, question, read)
+		answer, err := e.Polls.Ask(ctx, e.Reloader.LastSeq(), maxAge, question, read)
 		errs = append(errs, err)
 		if answer.At.Before(result.at) {
 			result.began = min(result.began, answer.Began)

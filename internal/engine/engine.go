@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine is a RESTMapper without its public face, which is apiutil.DynamicRESTMapper. Packages that
-// build on a mapper, such as those beside apiutil, get its engine by Of: so the mapper exports nothing for
-// them.
+// Package engine is a RESTMapper without its public face, which is apiutil.DynamicRESTMapper. Packages that build on a
+// mapper, such as those below apiutil, get its engine by Of: so the mapper exports nothing for them.
 //
-//	lookup.go     a lookup that memory does not answer
+//	lookup.go        a lookup that memory does not answer
+//	everything.go    all that the server serves
+//	follow.go        what clients and caches ask that keep a mapping
 //	      ↓
-//	engine.go     the parts of a mapper, and how they are joined
+//	engine.go        the parts of a mapper, and how they are joined
 //	      ↓
-//	rounds.go     what callers that wait for kinds share
+//	polls.go         what callers that wait for kinds share
+//	errors.go        what is in the tree of an error
 package engine
 
 import (
@@ -34,9 +36,15 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Of returns the engine of a mapper of ours, and nil for any other mapper. Package apiutil sets it when a
-// program starts, and nobody else.
-var Of = func(meta.RESTMapper) *Engine { return nil } //nolint:gochecknoglobals // See the package's doc.
+// Of returns the engine of a mapper of ours, and nil for any other mapper.
+func Of(mapper meta.RESTMapper) *Engine {
+	followed := follow.FollowedOf(mapper)
+	if followed == nil {
+		return nil
+	}
+	engine, _ := followed.Source.(*Engine)
+	return engine
+}
 
 // Options are apiutil's DynamicRESTMapperOptions with the defaults filled in.
 type Options struct {
@@ -59,9 +67,9 @@ type Engine struct {
 	Options  Options
 	Reloader *reload.Reloader
 	Reports  *report.Reporter
-	Rounds   Rounds
+	Polls    Polls
 
-	// Followed is what clients and caches know the mapper by. apiutil sets it before anybody has the mapper.
+	// Followed is what clients and caches know the mapper by.
 	Followed *follow.Followed
 
 	// Owner is what the fleet that made the mapper keeps of it, or nil. The fleet sets it before anybody
@@ -69,9 +77,10 @@ type Engine struct {
 	Owner any
 
 	watchers []*refresh.Watcher    // none unless WatchAPIs
-	absent   *cache.LRUExpireCache // lookups that found nothing, with an absence each; nil without a NegativeTTL
-	started  atomic.Bool           // Start was called, or a fleet runs the mapper
-	used     atomic.Bool           // there was a use since TakeUse was called
+	absent   *cache.LRUExpireCache // the lookups that found nothing, each an absence; nil without a NegativeTTL
+	confirms confirmLimits
+	started  atomic.Bool // Start was called, or a fleet runs the mapper
+	used     atomic.Bool // there was a use since TakeUse was called
 }
 
 // absence is that a lookup found nothing. It holds for NegativeTTL, unless something changes or is reset.
@@ -81,13 +90,14 @@ type absence struct {
 	reset      snapshot.Tick // before the lookup
 }
 
-// mostAbsences bounds the memory that lookups of more and more names can take.
-const mostAbsences = 4096
+// maxAbsences bounds the memory that lookups of more and more names can take.
+const maxAbsences = 4096
 
 // New makes the engine of a mapper for the API server of cfg, which sends its requests through httpClient. It
 // sends no request and starts no goroutine.
 func New(cfg *rest.Config, httpClient *http.Client, opts Options) (*Engine, error) {
 	e := &Engine{Options: opts}
+	e.Followed = &follow.Followed{Source: e}
 	e.Reports = report.New(report.Options{
 		Logger:          opts.Logger,
 		Metrics:         opts.Metrics,
@@ -98,8 +108,10 @@ func New(cfg *rest.Config, httpClient *http.Client, opts Options) (*Engine, erro
 		Watching:        e.Watching,
 		Snapshot:        func() *snapshot.Snapshot { return e.Reloader.Snapshot() },
 	})
+	e.Followed.Count = e.Reports.Followed
+	e.Followed.ReportWaiting = e.Reports.WaitingKinds
 	if opts.NegativeTTL > 0 {
-		e.absent = cache.NewLRUExpireCache(mostAbsences)
+		e.absent = cache.NewLRUExpireCache(maxAbsences)
 	}
 	client, err := discovery.NewClient(cfg, httpClient, discovery.Options{
 		RequestTimeout:   opts.RequestTimeout,
@@ -168,10 +180,10 @@ func (e *Engine) Run(ctx context.Context) {
 	refresh.Run(ctx, refresh.Options{Interval: e.Options.RefreshInterval, Watchers: e.watchers}, e.Reloader.Refresh)
 }
 
-// NextPoll returns when a caller that waits asks the server again that asked at a time: after a pause of
-// PollBackoff, or, when that is as long as it gets and all watches for API changes are open, after twice that.
+// NextPoll returns when a caller that waits, and has asked the server at a time, asks again: after a pause of
+// PollBackoff. If that is as long as it gets, and all watches for API changes are open, it is after twice that.
 func (e *Engine) NextPoll(pause time.Duration, asked time.Time) <-chan time.Time {
-	if pause >= MostPoll && e.Watching() {
+	if pause >= MaxPollPause && e.Watching() {
 		pause *= 2
 	}
 	return time.After(pause - time.Since(asked))

@@ -5,9 +5,9 @@
 // another one is needed. This package tells when: what the mapper knows of a kind now, and whether an
 // answer of the server speaks against the mapping that was used.
 //
-// It knows the mapper by a Source, which comes through Door. So the mapper exports nothing for it.
+// It knows the mapper by a Source, which FollowedOf returns. So the mapper exports nothing for it.
 //
-//	follow.go                       the door, and the judging of a mapping
+//	follow.go                       the mapper as it is followed, and whether a mapping is right
 //	      ↓
 //	doubt.go                        how strongly an answer speaks against a mapping
 //	kinds.go, namespace.go          which kind and which namespace a request is for
@@ -24,6 +24,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// Wait is how long a caller waits for a live read.
+type Wait int
+
+const (
+	// WaitBriefly is for a client, which has an answer of the server already when it asks whether its mapping is right:
+	// for two seconds, and not at all if no read is allowed now.
+	WaitBriefly Wait = iota
+	// WaitUntilRead is for a cache, which has nothing else to do: until a read is allowed and has ended.
+	WaitUntilRead
+)
+
 // Source is what a mapper of ours tells those who follow it. No method is a lookup or a use.
 type Source interface {
 	// Known returns the mapping of a kind as the mapper knows it now. It reads nothing. The error is
@@ -33,12 +44,11 @@ type Source interface {
 	// KindsAt returns the kinds that are known to have a resource. It reads nothing.
 	KindsAt(schema.GroupVersionResource) []string
 
-	// Confirm reads the version of a kind live, and returns the mapping that a read shows which began
-	// after the call. The error is NoMatch if that read shows that the kind is not served, and another
-	// one if there was no such read. Callers share reads, whose number is bounded: four in a row, and
-	// then one in four seconds. Who is patient waits for such a read until ctx ends, and has bounds of
-	// its own. Who is not waits for two seconds, and not at all if none is allowed now.
-	Confirm(ctx context.Context, gvk schema.GroupVersionKind, patient bool) (*meta.RESTMapping, error)
+	// Confirm reads the version of a kind live, and returns the mapping that a read shows which began after the call.
+	// The error is NoMatch if that read shows that the kind is not served, and another one if there was no such read.
+	// Callers share reads, whose number is bounded: four in a row, and then one in four seconds. Those that wait briefly
+	// and the others have bounds of their own.
+	Confirm(ctx context.Context, gvk schema.GroupVersionKind, wait Wait) (*meta.RESTMapping, error)
 
 	// Poll asks the server whether kinds that are not served are served now: if they are all in one version, by a live read
 	// of that, otherwise by a refresh of the discovery document, for all of them. What it finds is known afterwards. A
@@ -82,26 +92,25 @@ type remembered struct {
 	generation        uint64 // in which that was
 }
 
-// Door returns what a mapper of ours is followed by, and nil for any other mapper. Package apiutil sets it
-// when a program starts, and nobody else.
-var Door = func(meta.RESTMapper) *Followed { return nil } //nolint:gochecknoglobals // This is the door.
+// FollowedOf returns what a mapper of ours is followed by, and nil for any other mapper. Package apiutil sets it when a
+// program starts, and nobody else.
+var FollowedOf = func(meta.RESTMapper) *Followed { return nil } //nolint:gochecknoglobals // See the package's doc.
 
 // Mapper has the mappings that a client or a cache uses. Make one with Of.
 type Mapper struct {
 	meta.RESTMapper // what the program has given: ours, or what wraps it. It has the last word
 	*Followed
-	patient bool    // see Confirm
+	wait    Wait
 	last    *memory // of this one, or of all that follow
 	wrapped bool    // RESTMapper is not ours
 }
 
-// Of returns the mapper for a client, or for a cache, which is patient, that was given one: ours, or one
-// that wraps ours and says so with a method Unwrap() meta.RESTMapper. It returns nil for any other mapper.
-func Of(mapper meta.RESTMapper, patient bool) *Mapper {
+// Of returns the mapper for a client, or for a cache, that was given one: ours, or one that wraps ours and says so with a method Unwrap() meta.RESTMapper. It returns nil for any other mapper.
+func Of(mapper meta.RESTMapper, wait Wait) *Mapper {
 	inner := mapper
 	for range 16 { // wrappers in wrappers, at most
-		if followed := Door(inner); followed != nil {
-			m := &Mapper{RESTMapper: mapper, Followed: followed, patient: patient, last: &followed.last, wrapped: inner != mapper}
+		if followed := FollowedOf(inner); followed != nil {
+			m := &Mapper{RESTMapper: mapper, Followed: followed, wait: wait, last: &followed.last, wrapped: inner != mapper}
 			if followed.Apart || m.wrapped { // what wraps ours may map otherwise
 				m.last = &memory{}
 			}
@@ -215,7 +224,7 @@ func (m *Mapper) Moved(ctx context.Context, used *meta.RESTMapping, doubt Doubt)
 		return nil, nil
 	}
 	if known, err := m.Known(gvk); err != nil || !Differ(known, used) {
-		if _, err := m.Confirm(ctx, gvk, m.patient); err != nil {
+		if _, err := m.Confirm(ctx, gvk, m.wait); err != nil {
 			return nil, err
 		}
 	}

@@ -77,7 +77,7 @@ func TestOtherMappers(t *testing.T) {
 		"another": meta.NewDefaultRESTMapper(nil), "a wrapper of another": &wrapper{meta.NewDefaultRESTMapper(nil)},
 		"a wrapper of nothing": &wrapper{}, "a wrapper of itself": itself, "nothing": nil,
 	} {
-		if follow.Of(m, false) != nil {
+		if follow.Of(m, follow.WaitBriefly) != nil {
 			t.Errorf("%s is followed", name)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/util/flowcontrol"
+
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
@@ -32,6 +34,7 @@ type call struct {
 	state          callState
 	callers        int       // who wait for it
 	next           *call     // is queued behind this one; nil: nobody needs another one
+	started        time.Time // zero: it is queued
 	unresponsiveAt time.Time // from then on its path counts as unresponsive, until it has ended
 }
 
@@ -80,22 +83,53 @@ const onlyNewCalls = ^snapshot.Tick(0)
 func (r *Reloader) join(read snapshot.Read, since snapshot.Tick) *call {
 	r.inFlight.mu.Lock()
 	defer r.inFlight.mu.Unlock()
-	c := r.inFlight.calls[read]
-	switch {
-	case c == nil:
-		c = newCall(read)
-		r.start(c)
-	case c.state == canceled, c.seq <= since:
-		if c.next == nil {
-			c.next = newCall(read)
-		}
-		c = c.next
+	c := r.inFlight.youngEnough(read, since)
+	if c == nil {
+		c = r.add(read)
 	}
 	c.callers++
 	return c
 }
 
-func newCall(read snapshot.Read) *call { return &call{read: read, done: make(chan struct{})} }
+// joinLimited is join for a caller whose calls are limited. It returns nil if the caller needs a new call, and the
+// limiter does not allow one.
+func (r *Reloader) joinLimited(read snapshot.Read, since snapshot.Tick, limiter flowcontrol.PassiveRateLimiter) *call {
+	r.inFlight.mu.Lock()
+	defer r.inFlight.mu.Unlock()
+	c := r.inFlight.youngEnough(read, since)
+	if c == nil {
+		if !limiter.TryAccept() {
+			return nil
+		}
+		c = r.add(read)
+	}
+	c.callers++
+	return c
+}
+
+// youngEnough returns the call under way that makes a read and began after since, else the one that is queued, which
+// will, or nil. mu is held.
+func (f *inFlight) youngEnough(read snapshot.Read, since snapshot.Tick) *call {
+	c := f.calls[read]
+	if c == nil {
+		return nil
+	}
+	if c.state == running && c.seq > since {
+		return c
+	}
+	return c.next
+}
+
+// add starts a new call, or queues it behind the one for the same path that is under way. inFlight.mu is held.
+func (r *Reloader) add(read snapshot.Read) *call {
+	c := &call{read: read, done: make(chan struct{})}
+	if underWay := r.inFlight.calls[read]; underWay != nil {
+		underWay.next = c
+	} else {
+		r.start(c)
+	}
+	return c
+}
 
 // start starts a call. No other call for its path is under way, and inFlight.mu is held.
 func (r *Reloader) start(c *call) {
@@ -108,10 +142,10 @@ func (r *Reloader) start(c *call) {
 	c.from = r.Snapshot()
 	c.ctx, c.stop = context.WithCancel(context.Background())
 
-	now := time.Now()
-	c.unresponsiveAt = now.Add(slowThreshold)
-	if now.Before(r.inFlight.unresponsiveUntil[c.read]) {
-		c.unresponsiveAt = now // the path has just left another call without an answer, and must answer first
+	c.started = time.Now()
+	c.unresponsiveAt = c.started.Add(slowThreshold)
+	if c.started.Before(r.inFlight.unresponsiveUntil[c.read]) {
+		c.unresponsiveAt = c.started // the path has just left another call without an answer, and must answer first
 	}
 	go func() {
 		r.fetch(c)
@@ -184,6 +218,17 @@ func (f *inFlight) leave(c *call) (unused bool) {
 		f.calls[c.read].next = nil
 	}
 	return c.state == running
+}
+
+// runningFor returns how long the call for a path has been under way, or 0 if none is.
+func (f *inFlight) runningFor(read snapshot.Read) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.calls[read]
+	if c == nil {
+		return 0
+	}
+	return time.Since(c.started)
 }
 
 // isUnresponsive reports whether a caller that can do without a read does not wait for it: its path is unresponsive, or

@@ -41,7 +41,7 @@ func (p *pool[V]) Get(key Key, make func() (*V, error)) (*V, error) {
 	return value, nil
 }
 
-// forget drops key after its value has gone, unless another took its place.
+// forget drops a key after its value was freed, unless another one has taken its place.
 func (p *pool[V]) forget(key Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -26,7 +26,7 @@ func TestEqualBytesHaveEqualKeys(t *testing.T) {
 	for name, key := range map[string]Key{
 		"equal bytes":         KeyOf("json", []byte("group")),
 		"other bytes":         KeyOf("json", []byte("groups")),
-		"another form":        KeyOf("protobuf", []byte("group")),
+		"another encoding":    KeyOf("protobuf", []byte("group")),
 		"the boundary shifts": KeyOf("jsongr", []byte("oup")),
 	} {
 		if same := key == KeyOf("json", []byte("group")); same != (name == "equal bytes") {
@@ -51,31 +51,49 @@ func TestFailuresAreNotKept(t *testing.T) {
 	}
 }
 
-// A value goes when nobody uses it, and no other goes with it: not what is in use, and not what has
-// taken its place before its cleanup runs.
-func TestPoolForgets(t *testing.T) {
+// awaitLen waits until a pool has so many values: the runtime runs cleanups whenever it likes.
+func awaitLen(t *testing.T, p *pool[big], want int) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for p.len() != want && time.Now().Before(deadline) {
+		runtime.GC()
+		time.Sleep(20 * time.Millisecond)
+	}
+	if got := p.len(); got != want {
+		t.Errorf("%d values are left in the pool, want %d", got, want)
+	}
+}
+
+// A value is forgotten when nobody uses it any more, and only then.
+func TestPoolForgetsWhatNobodyUses(t *testing.T) {
 	var p pool[big]
 	kept := put(&p, 0)
 	for key := range 100 {
 		put(&p, key+1)
-		runtime.GC() // cleanups run whenever they like
-		successor := put(&p, key+1)
+	}
+
+	awaitLen(t, &p, 1)
+
+	if put(&p, 0) != kept {
+		t.Error("what is in use was forgotten")
+	}
+	runtime.KeepAlive(kept)
+}
+
+// A value that has taken the place of another one before the cleanup of that has run stays.
+func TestPoolKeepsASuccessor(t *testing.T) {
+	var p pool[big]
+	for key := range 100 {
+		put(&p, key)
 		runtime.GC()
-		if put(&p, key+1) != successor {
-			t.Fatal("a value that is in use has gone, with the cleanup of the one before it")
+		successor := put(&p, key)
+		runtime.GC()
+
+		if put(&p, key) != successor {
+			t.Fatal("a value that is in use was forgotten, with the cleanup of the one before it")
 		}
 		runtime.KeepAlive(successor)
 	}
-	for deadline := time.Now().Add(time.Minute); p.len() > 1 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		runtime.GC()
-	}
-	if p.len() != 1 {
-		t.Errorf("%d values are left, want the one that is in use", p.len())
-	}
-	if put(&p, 0) != kept {
-		t.Error("what is in use has gone")
-	}
-	runtime.KeepAlive(kept)
 }
 
 // Goroutines that make the value of the same key at once agree on one.

@@ -239,6 +239,7 @@ var older = []struct{ before, file, old, with string }{
 	{before: "v0.21", file: "cache.go", old: `"informer already started"`, with: `"Informer already started"`},
 	{before: "v0.21", file: "cache_informer.go", old: "func (i *informer) AddEventHandlerWithOptions("},
 	{before: "v0.21", file: "cache_informer.go", old: "func (s *sharedInformer) SetWatchErrorHandlerWithContext("},
+	{before: "v0.21", file: "cache_instance.go", old: "func (x instanceInformer) RunWithContext("},
 	{before: "v0.21", file: "cache_instance.go", old: "func (x instanceInformer) SetWatchErrorHandlerWithContext("},
 	{before: "v0.21", file: "cache_instance.go", old: "SetWatchErrorHandlerWithContext(lw.logError)", with: "SetWatchErrorHandler(func(r *toolscache.Reflector, err error) {\n" +
 		"lw.logError(i.ctx, r, err)\n})"},

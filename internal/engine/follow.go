@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/follow"
+	"github.com/freshmapper/freshmapper/internal/reload"
+	"github.com/freshmapper/freshmapper/internal/report"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// An engine is what clients and caches ask that keep a mapping.
+var _ follow.Source = (*Engine)(nil)
+
+// Known implements follow.Source.
+func (e *Engine) Known(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	return e.mappingIn(e.Reloader.Snapshot(), gvk)
+}
+
+// KindsAt implements follow.Source.
+func (e *Engine) KindsAt(resource schema.GroupVersionResource) []string {
+	return e.Reloader.Snapshot().KindsAt(resource)
+}
+
+// Changed implements follow.Source.
+func (e *Engine) Changed() <-chan struct{} { return e.Reloader.Changed() }
+
+// Generation implements follow.Source.
+func (e *Engine) Generation() uint64 {
+	now := e.Reloader.Snapshot()
+	return now.Generation() + uint64(now.LastReset()) // neither ever falls
+}
+
+// Hint implements follow.Source.
+func (e *Engine) Hint(err error) string { return report.Hint(e.Reloader.Snapshot(), err) }
+
+const (
+	// confirmTimeout is how long a caller waits briefly.
+	confirmTimeout = 2 * time.Second
+	// confirmPeriod is the time between live reads of a version after a burst of confirmBurst: at most 19 in a minute.
+	confirmPeriod = 4 * time.Second
+	confirmBurst  = 4
+	// maxLimiters bounds the memory that confirmations of more and more versions can take.
+	maxLimiters = 4096
+)
+
+// confirmLimits bounds the live reads of each version, those of callers that wait briefly and those of the others. The
+// zero value is ready to use.
+type confirmLimits struct {
+	mu       sync.Mutex // held for a moment only
+	limiters map[confirmLimit]flowcontrol.PassiveRateLimiter
+}
+
+type confirmLimit struct {
+	schema.GroupVersion
+	wait follow.Wait
+}
+
+// of returns the limiter of the reads of a version.
+func (l *confirmLimits) of(gv schema.GroupVersion, wait follow.Wait) flowcontrol.PassiveRateLimiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := confirmLimit{gv, wait}
+	limiter := l.limiters[key]
+	if limiter != nil {
+		return limiter
+	}
+	if l.limiters == nil || len(l.limiters) >= maxLimiters {
+		l.limiters = map[confirmLimit]flowcontrol.PassiveRateLimiter{}
+	}
+	limiter = flowcontrol.NewTokenBucketPassiveRateLimiter(1/float32(confirmPeriod.Seconds()), confirmBurst)
+	l.limiters[key] = limiter
+	return limiter
+}
+
+// Confirm implements follow.Source.
+func (e *Engine) Confirm(ctx context.Context, gvk schema.GroupVersionKind, wait follow.Wait) (*meta.RESTMapping, error) {
+	gv := gvk.GroupVersion()
+	confirm := e.confirmBriefly
+	if wait == follow.WaitUntilRead {
+		confirm = e.confirmUntilRead
+	}
+	s, err := confirm(ctx, gv, e.confirms.of(gv, wait))
+	if err != nil {
+		return nil, err
+	}
+	return e.mappingIn(s, gvk)
+}
+
+// confirmBriefly waits for confirmTimeout at most, and not at all if a read has had no answer for so long already, or
+// if no read is allowed now.
+func (e *Engine) confirmBriefly(
+	ctx context.Context, gv schema.GroupVersion, limiter flowcontrol.PassiveRateLimiter,
+) (*snapshot.Snapshot, error) {
+	hangs := fmt.Errorf("%s is not confirmed: a read of it has had no answer for %v", gv, confirmTimeout)
+	if e.Reloader.WaitingFor(gv) >= confirmTimeout {
+		return nil, hangs
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, confirmTimeout, hangs)
+	defer cancel()
+	s, err := e.Reloader.ReadLiveLimited(ctx, gv, e.Reloader.LastSeq(), limiter)
+	if errors.Is(err, reload.ErrLimited) {
+		return nil, fmt.Errorf("%s is not confirmed: it was read %d times in a row, and once in %v since",
+			gv, confirmBurst, confirmPeriod)
+	}
+	return s, err
+}
+
+// confirmUntilRead waits until a read is allowed and has ended, or ctx ends.
+func (e *Engine) confirmUntilRead(
+	ctx context.Context, gv schema.GroupVersion, limiter flowcontrol.PassiveRateLimiter,
+) (*snapshot.Snapshot, error) {
+	began := e.Reloader.LastSeq()
+	for {
+		s, err := e.Reloader.ReadLiveLimited(ctx, gv, began, limiter)
+		if !errors.Is(err, reload.ErrLimited) {
+			return s, err
+		}
+		discovery.Sleep(ctx, confirmPeriod/4)
+		if ctx.Err() != nil {
+			return nil, discovery.Cause(ctx)
+		}
+	}
+}
+
+// pollAge is how old the answer to Poll may be: a cache polls every 30 seconds, each at moments of its own.
+const pollAge = 20 * time.Second
+
+// Poll implements follow.Source. The aggregated document has all kinds, and costs two requests without a body if
+// nothing has changed. A legacy document has only groups and versions, so each version is asked.
+func (e *Engine) Poll(ctx context.Context, kinds []schema.GroupVersionKind) error {
+	var versions []schema.GroupVersion
+	for _, gvk := range kinds {
+		if !slices.Contains(versions, gvk.GroupVersion()) {
+			versions = append(versions, gvk.GroupVersion())
+		}
+	}
+	if len(versions) > 1 && e.Reloader.Snapshot().Aggregated() {
+		return e.pollDocument(ctx)
+	}
+	var errs []error
+	for _, gv := range versions {
+		errs = append(errs, e.PollVersion(ctx, gv, pollAge))
+	}
+	return errors.Join(errs...)
+}
+
+// pollDocument refreshes, unless that was asked for a moment ago.
+func (e *Engine) pollDocument(ctx context.Context) error {
+	_, err := e.Polls.Ask(ctx, e.Reloader.LastSeq(), pollAge, Question{}, func(ctx context.Context, _ snapshot.Tick) error {
+		return e.Reloader.Refresh(ctx)
+	})
+	return err
+}
+
+// PollVersion reads a version live, unless that was asked for less than age ago.
+func (e *Engine) PollVersion(ctx context.Context, gv schema.GroupVersion, age time.Duration) error {
+	live := Question{GroupVersionKind: gv.WithKind(""), Live: true}
+	_, err := e.Polls.Ask(ctx, e.Reloader.LastSeq(), age, live, func(ctx context.Context, _ snapshot.Tick) error {
+		_, err := e.Reloader.ReadLive(ctx, gv)
+		return err
+	})
+	return err
+}
+
+var errNotRead = errors.New("it was never read")
+
+// mappingIn returns the mapping of a kind in a snapshot. A version that was never read, or could not be read the last
+// time, proves no absence.
+func (e *Engine) mappingIn(s *snapshot.Snapshot, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	mapping, _, err := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version})
+	if err == nil {
+		return mapping, nil
+	}
+	v := s.Group(gvk.Group).Version(gvk.Version)
+	switch {
+	case v == nil, v.Gone:
+		return nil, err
+	case v.Err != nil:
+		return nil, e.Options.DiscoveryFailed(map[schema.GroupVersion]error{gvk.GroupVersion(): v.Err})
+	case v.Table == nil:
+		return nil, e.Options.DiscoveryFailed(map[schema.GroupVersion]error{gvk.GroupVersion(): errNotRead})
+	}
+	return nil, err
+}
