@@ -78,7 +78,7 @@ func (lw *validatingListWatch) logError(ctx context.Context, r *toolscache.Refle
 // filling must not begin so, because it would remove the objects of the current one.
 func (lw *validatingListWatch) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	empty := &metav1.PartialObjectMetadataList{}
-	if lw.i.is(absent, retired) {
+	if lw.i.is(absent) || lw.i.is(retired) {
 		return empty, nil
 	}
 	found, err := lw.upstream.ListWithContext(ctx, opts)
@@ -101,7 +101,7 @@ func (lw *validatingListWatch) list(ctx context.Context, opts metav1.ListOptions
 // watch watches the objects, and with opts.SendInitialEvents begins with those there are.
 func (lw *validatingListWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	initial := ptr.Deref(opts.SendInitialEvents, false)
-	if lw.i.is(absent, retired) {
+	if lw.i.is(absent) || lw.i.is(retired) {
 		return lw.idle(initial), nil
 	}
 	watching, err := lw.upstream.WatchWithContext(ctx, opts)

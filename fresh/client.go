@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -91,6 +93,7 @@ func newFollowing(config *rest.Config, options *client.Options) (*followingClien
 		}
 		c.options.Cache = c.cache
 	}
+	c.moved.Store(&map[schema.GroupVersionKind]*pinned{})
 	c.first, err = c.pin()
 	return c, err
 }
@@ -101,9 +104,9 @@ type followingClient struct {
 	options client.Options
 	mapper  *follow.Mapper
 	kinds   follow.Kinds
-	first   *pinned                                      // for the kinds that have not moved since it was made
-	moved   follow.Map[schema.GroupVersionKind, *pinned] // for the others
-	mu      sync.Mutex                                   // held to replace one of these; no request is sent meanwhile
+	first   *pinned                                             // for the kinds that have not moved since it was made
+	moved   atomic.Pointer[map[schema.GroupVersionKind]*pinned] // for the others; the map is never changed, but replaced
+	mu      sync.Mutex                                          // held to replace one of these; no request is sent meanwhile
 
 	cache    *client.CacheOptions // nil: nothing is read from a cache
 	uncached map[schema.GroupVersionKind]bool
@@ -160,7 +163,7 @@ func (p *pins) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTM
 
 // of returns the client for a kind.
 func (c *followingClient) of(gvk schema.GroupVersionKind) *pinned {
-	return cmp.Or(c.moved.Get(gvk), c.first)
+	return cmp.Or((*c.moved.Load())[gvk], c.first)
 }
 
 // at returns the client that has the present mapping of a kind, and that mapping: the one that a request is
@@ -197,7 +200,9 @@ func (c *followingClient) replace(now *meta.RESTMapping, has *pinned) (*pinned, 
 	}
 	next, err := c.pin()
 	if err == nil {
-		c.moved.Store(gvk, next)
+		moved := maps.Clone(*c.moved.Load())
+		moved[gvk] = next
+		c.moved.Store(&moved)
 		has.leave(now)
 	}
 	return next, err
@@ -331,11 +336,15 @@ func (c *followingClient) cached(obj runtime.Object) client.Reader {
 	if _, ok := obj.(runtime.Unstructured); ok && !c.cache.Unstructured {
 		return nil
 	}
+	moved := *c.moved.Load()
+	if len(c.uncached) == 0 && len(moved) == 0 {
+		return c.first // of whatever kind the object is: this spares each read of most programs a search for it
+	}
 	gvk, err := c.kinds.Of(obj)
 	if err != nil || c.uncached[gvk] {
 		return nil
 	}
-	return c.of(gvk)
+	return cmp.Or(moved[gvk], c.first)
 }
 
 // followingWatch is a followingClient with Watch.
