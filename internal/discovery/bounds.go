@@ -161,7 +161,7 @@ func (b *builder) addServed(name, freshness string, rows []snapshot.Resource, li
 	case err != nil:
 		v.Err = versionError(b.name, name, http.StatusOK, err)
 	default:
-		b.table = snapshot.NewTableLike(b.table, rows)
+		b.table = snapshot.ReuseTable(b.table, rows)
 		v.Table = b.table.WithResourceList(list)
 	}
 	b.add(v)

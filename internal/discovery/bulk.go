@@ -99,7 +99,7 @@ func (c *Client) Document(ctx context.Context) (*snapshot.Document, error) {
 func documentOf(core, named *half, last *snapshot.Document) *snapshot.Document {
 	aggregated := core.aggregated() && named.aggregated()
 	next := func() (*snapshot.Document, error) {
-		return last.Next(merge(slices.Concat(core.groups, named.groups)), aggregated), nil
+		return last.Successor(merge(slices.Concat(core.groups, named.groups)), aggregated), nil
 	}
 	if !aggregated || core.keepsLists || named.keepsLists {
 		document, _ := next()
