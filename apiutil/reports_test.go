@@ -322,26 +322,3 @@ func wantPage(t *testing.T, h http.Handler, target string, wants ...string) {
 		}
 	}
 }
-
-// The page of a fleet has the status of each cluster, and the page of one.
-func TestFleetDebug(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFleetTest()
-		m := f.new(t)
-		wantServed(t, m, fooKind)
-		defer f.join(t, "a", m)()
-		defer f.join(t, `<b> & "c"`, f.new(t))()
-		page := f.DebugHandler()
-		wantPage(t, page, "/debug", `"a": {`, `"\u003cb\u003e \u0026 \"c\"": {`, `"kinds": 5,`)
-		wantPage(t, page, "/debug?format=json", `"clusters": {`, `"a": {`, `"kinds": 5,`)
-		wantPage(t, page, "/debug?cluster=a", `"status": {`, `"kinds": 5,`)
-		serve(f.server, newKind)
-		time.Sleep(2 * time.Minute)
-		wantPage(t, page, "/debug?cluster=a&format=json", `"new.example.com/v1.New"`, `"resource": "news"`)
-		w := httptest.NewRecorder()
-		page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug?cluster=none", nil))
-		if w.Code != http.StatusNotFound {
-			t.Errorf("a cluster that is not there: status %d; want 404", w.Code)
-		}
-	})
-}

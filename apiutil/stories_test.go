@@ -18,6 +18,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/restmapper"
 
 	"github.com/freshmapper/freshmapper/apiutil"
@@ -180,7 +181,7 @@ type storyStage struct {
 	began       time.Time
 	sent        []string // the requests since they were last shown or forgotten
 	err         error    // of the last lookup
-	cache       *cachedView
+	cache       discovery.CachedDiscoveryInterface
 	deferred    *restmapper.DeferredDiscoveryRESTMapper // over the cache
 	fleet       *fleetStage
 	options     apiutil.DynamicRESTMapperOptions // of the mapper, and of fleets

@@ -19,30 +19,33 @@ import (
 	"github.com/freshmapper/freshmapper/internal/engine"
 )
 
-// New returns a discovery cache that m keeps fresh, in the place of client-go's memory.NewMemCacheClient. What is not
-// cached, such as OpenAPI documents and the server's version, is c's. m and c must not be nil, and of the same server.
+// New returns a discovery cache that the mapper keeps fresh, in the place of client-go's memory.NewMemCacheClient. What
+// is not cached, such as OpenAPI documents and the server's version, is the client's. Both must not be nil, and be of
+// the same server.
 //
-// From now on m keeps all that the server sends, which takes several times the memory, and what it has read
+// From now on the mapper keeps all that the server sends, which takes several times the memory, and what it has read
 // before counts as reset: its next lookup reads the server. New sends no request and starts no goroutine. All methods
 // may be called from any goroutine. The cache owns what they return: do not change it.
 //
-// A use of the cache is a use of m: it sends no request if everything was read or confirmed within MaxAge, and reads
-// the server otherwise. For what is served at this moment, call Refresh of m first, or Invalidate, which is also the
-// Reset of m.
+// A use of the cache is a use of the mapper: it sends no request if everything was read or confirmed within MaxAge, and
+// reads the server otherwise. For what is served at this moment, call Refresh of the mapper first, or Invalidate, which
+// is also its Reset.
 //
-// In an outage, methods return what is known together with an error; those that return lists of several versions with
-// a *discovery.ErrGroupDiscoveryFailed that has all of them. If nothing is known, as at first and after Invalidate,
-// they return the error alone. apierrors.IsNotFound is false for it. A version that is missing is looked for on the
-// server before the error is memory.ErrCacheNotFound.
+// In an outage, methods return what is known together with an error; those that return lists of several versions with a
+// *discovery.ErrGroupDiscoveryFailed that has all of them. If nothing is known, as at first and after Invalidate, they
+// return the error alone. apierrors.IsNotFound is false for it. A version that is missing is looked for on the server
+// before the error is memory.ErrCacheNotFound.
 //
 // Fresh asks the server, so a mapper of restmapper.NewDeferredDiscoveryRESTMapper finds a kind that is installed late
-// at the first lookup, if the server's document has it. Give each such mapper a cache of its own.
-// Without aggregated discovery, a refresh of m reads every version from now on.
-func New(m *apiutil.DynamicRESTMapper, c discovery.DiscoveryInterface) discovery.CachedDiscoveryInterface {
-	e := engine.Of(m)
+// at the first lookup, if the server's document has it. Give each such mapper a cache of its own. Without aggregated
+// discovery, a refresh of the mapper reads every version from now on.
+func New(
+	mapper *apiutil.DynamicRESTMapper, client discovery.DiscoveryInterface,
+) discovery.CachedDiscoveryInterface {
+	e := engine.Of(mapper)
 	e.Reloader.KeepResourceLists()
 	return &cachedDiscovery{
-		DiscoveryInterface: c,
+		DiscoveryInterface: client,
 		engine:             e,
 		retries:            flowcontrol.NewTokenBucketPassiveRateLimiter(1.0/60, 4),
 	}

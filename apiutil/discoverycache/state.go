@@ -57,7 +57,7 @@ func (f *failure) holds(e *engine.Engine, now *snapshot.Snapshot) bool {
 	if f == nil || time.Since(f.began) >= f.pause {
 		return false
 	}
-	readSince := e.Reloader.AllRead().After(f.began)
+	readSince := !e.Reloader.AllRead().Before(f.began)
 	resetSince := now.LastReset() != f.reset
 	return !readSince && !resetSince
 }

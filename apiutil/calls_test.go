@@ -85,15 +85,15 @@ func allAtOnce(n int, lookup func(i int)) time.Duration {
 	return time.Since(start)
 }
 
-// A flightLog fails the test if two requests for one path are under way at once: one read of the server is one flight.
-type flightLog struct {
+// A callLog fails the test if two requests for one path are under way at once: callers share a read.
+type callLog struct {
 	next     http.RoundTripper
 	t        *testing.T
 	underway sync.Map // by path
 	told     sync.Map // likewise: a failure is told once
 }
 
-func (l *flightLog) RoundTrip(req *http.Request) (*http.Response, error) {
+func (l *callLog) RoundTrip(req *http.Request) (*http.Response, error) {
 	if _, is := l.underway.LoadOrStore(req.URL.Path, true); !is {
 		defer l.underway.Delete(req.URL.Path)
 	} else if _, told := l.told.LoadOrStore(req.URL.Path, true); !told {
@@ -104,7 +104,7 @@ func (l *flightLog) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func newMapperOfFlights(t *testing.T, server *fakeapi.Server) *apiutil.DynamicRESTMapper {
 	t.Helper()
-	return newMapperThrough(t, server, &flightLog{next: server.Client().Transport, t: t}, apiutil.DynamicRESTMapperOptions{})
+	return newMapperThrough(t, server, &callLog{next: server.Client().Transport, t: t}, apiutil.DynamicRESTMapperOptions{})
 }
 
 var typical = schema.GroupVersionKind{Group: "g0001.example.com", Version: "v1", Kind: "Kind0001A"}
