@@ -27,7 +27,7 @@ const (
 type failure struct {
 	err   error
 	began time.Time
-	reset snapshot.Tick // the last reset of the mapper, before the attempt
+	reset snapshot.Seq  // the last reset of the mapper, before the attempt
 	pause time.Duration // until the next attempt
 }
 
@@ -64,7 +64,7 @@ func (f *failure) holds(e *engine.Engine, now *snapshot.Snapshot) bool {
 
 // known reports whether a snapshot has something to answer with: it was read, and since Invalidate.
 func (d *cachedDiscovery) known(s *snapshot.Snapshot) bool {
-	return s.ReadSince(snapshot.Tick(d.invalidated.Load()))
+	return s.HasDocumentSince(snapshot.Seq(d.invalidated.Load()))
 }
 
 // use returns what the cache answers with. In an outage that is what is known, with the error beside each version: then

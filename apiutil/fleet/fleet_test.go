@@ -119,7 +119,7 @@ func TestEngageErrors(t *testing.T) {
 			"a *apiutil.DynamicRESTMapper, was not made by the fleet":        f.Engage(t.Context(), "a", notOfAFleet),
 			"DynamicRESTMapper, was not made by the fleet":                   f.Engage(t.Context(), "a", another.newMapper(t)),
 			"RESTMapper was started before, but only the fleet may start it": f.Engage(t.Context(), "a", started),
-			"the cluster is gone":                                            f.Engage(gone, "a", f.newMapper(t)),
+			"the cluster is gone": f.Engage(gone, "a", f.newMapper(t)),
 		} {
 			if err == nil || !strings.Contains(err.Error(), `cluster "a" does not join`) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v; want %q", err, want)

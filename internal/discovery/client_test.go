@@ -62,13 +62,13 @@ func readLive(t *testing.T, c *Client, s *snapshot.Snapshot) *snapshot.Snapshot 
 			t.Errorf("the list of group %q has versions %q, %v; want %d as in the document", g.Name(), versions, err, len(g.Versions()))
 			continue
 		}
-		s = s.WithList(g.Name(), versions, preferred, 2, s)
+		s = s.WithGroup(g.Name(), versions, preferred, 2, s)
 		for _, name := range versions {
 			table, _, err := c.Version(context.Background(), g.Name(), name)
 			if table == nil && err == nil {
 				t.Errorf("%s/%s is listed and not served", g.Name(), name)
 			}
-			s = s.WithVersion(g.Name(), name, snapshot.Found{Table: table, Err: err}, 2, s)
+			s = s.WithVersion(g.Name(), name, snapshot.VersionResult{Table: table, Err: err}, 2, s)
 		}
 	}
 	return s

@@ -85,9 +85,9 @@ type Engine struct {
 
 // absence is that a lookup found nothing. It holds for NegativeTTL, unless something changes or is reset.
 type absence struct {
-	query      share.Key     // a hash: names may have any length
-	generation uint64        // after the last read of the lookup
-	reset      snapshot.Tick // before the lookup
+	query      share.Key    // a hash: names may have any length
+	generation uint64       // after the last read of the lookup
+	reset      snapshot.Seq // before the lookup
 }
 
 // maxAbsences bounds the memory that lookups of more and more names can take.

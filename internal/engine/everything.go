@@ -27,7 +27,7 @@ type Everything struct {
 func (e *Engine) ReadAll(ctx context.Context) Everything {
 	all := Everything{}
 	began := time.Now()
-	wasRead := e.Reloader.Snapshot().Read()
+	wasRead := e.Reloader.Snapshot().HasDocument()
 	if wasRead {
 		all.NotConfirmed = e.Reloader.ConfirmAll(ctx)
 	}

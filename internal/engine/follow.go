@@ -31,7 +31,7 @@ func (e *Engine) Known(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 
 // KindsAt implements follow.Source.
 func (e *Engine) KindsAt(resource schema.GroupVersionResource) []string {
-	return e.Reloader.Snapshot().KindsAt(resource)
+	return e.Reloader.Snapshot().KindsOfResource(resource)
 }
 
 // Changed implements follow.Source.
@@ -159,7 +159,7 @@ func (e *Engine) Poll(ctx context.Context, kinds []schema.GroupVersionKind) erro
 
 // pollDocument refreshes, unless that was asked for a moment ago.
 func (e *Engine) pollDocument(ctx context.Context) error {
-	_, err := e.Polls.Ask(ctx, e.Reloader.LastSeq(), pollAge, Question{}, func(ctx context.Context, _ snapshot.Tick) error {
+	_, err := e.Polls.Ask(ctx, e.Reloader.LastSeq(), pollAge, Question{}, func(ctx context.Context, _ snapshot.Seq) error {
 		return e.Reloader.Refresh(ctx)
 	})
 	return err
@@ -168,7 +168,7 @@ func (e *Engine) pollDocument(ctx context.Context) error {
 // PollVersion reads a version live, unless that was asked for less than age ago.
 func (e *Engine) PollVersion(ctx context.Context, gv schema.GroupVersion, age time.Duration) error {
 	live := Question{GroupVersionKind: gv.WithKind(""), Live: true}
-	_, err := e.Polls.Ask(ctx, e.Reloader.LastSeq(), age, live, func(ctx context.Context, _ snapshot.Tick) error {
+	_, err := e.Polls.Ask(ctx, e.Reloader.LastSeq(), age, live, func(ctx context.Context, _ snapshot.Seq) error {
 		_, err := e.Reloader.ReadLive(ctx, gv)
 		return err
 	})
@@ -186,7 +186,7 @@ func (e *Engine) mappingIn(s *snapshot.Snapshot, gvk schema.GroupVersionKind) (*
 	}
 	v := s.Group(gvk.Group).Version(gvk.Version)
 	switch {
-	case v == nil, v.Gone:
+	case v == nil, v.Removed:
 		return nil, err
 	case v.Err != nil:
 		return nil, e.Options.DiscoveryFailed(map[schema.GroupVersion]error{gvk.GroupVersion(): v.Err})

@@ -45,7 +45,7 @@ func lookup[T any](
 	found := e.Reloader.Lookup(ctx, q)
 	answer, _, err := find(found.Snapshot)
 	switch {
-	case found.Err != nil && (ctx.Err() != nil || !found.Snapshot.Read() && !q.InOneGroup()):
+	case found.Err != nil && (ctx.Err() != nil || !found.Snapshot.HasDocument() && !q.ExactGroup()):
 		// The caller did not wait for the server's answer; or only some groups are known.
 	case !meta.IsNoMatchError(err):
 		e.Reports.Missed("found")

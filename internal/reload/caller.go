@@ -21,7 +21,7 @@ import (
 // caller makes the reads of one lookup or of one refresh, and waits for each as R7 in DESIGN.md says. Close it.
 type caller struct {
 	r        *Reloader
-	since    snapshot.Tick // calls that began later will do
+	since    snapshot.Seq // calls that began later will do
 	waits    waitPolicy
 	deadline time.Time // for waitIfResponsive, of all reads together; zero: none
 	cancels  bool      // the reads are the caller's own: they are canceled with its context
@@ -60,7 +60,7 @@ const (
 	forever = time.Duration(math.MaxInt64)
 )
 
-func (r *Reloader) newCaller(since snapshot.Tick, waits waitPolicy) *caller {
+func (r *Reloader) newCaller(since snapshot.Seq, waits waitPolicy) *caller {
 	return &caller{r: r, since: since, waits: waits, done: map[snapshot.Read]snapshot.Outcome{}}
 }
 
@@ -118,7 +118,7 @@ func (r *Reloader) givesNoAnswer(read snapshot.Read) bool {
 		return false
 	}
 	return slices.ContainsFunc(g.Versions(), func(v snapshot.Version) bool {
-		isAbout := read.Part == snapshot.PartList || v.Name == read.Version
+		isAbout := read.Part == snapshot.PartGroup || v.Name == read.Version
 		return isAbout && discovery.GivesNoAnswer(v.Err)
 	})
 }
@@ -211,7 +211,7 @@ var ErrLimited = errors.New("no read is allowed now")
 // ReadLiveLimited reads a version live, by a call that began after since. Callers that share a call take one token of
 // the limiter together. The call goes on, or starts, also if they all stop waiting: whoever asks next needs its result.
 func (r *Reloader) ReadLiveLimited(
-	ctx context.Context, gv schema.GroupVersion, since snapshot.Tick, limiter flowcontrol.PassiveRateLimiter,
+	ctx context.Context, gv schema.GroupVersion, since snapshot.Seq, limiter flowcontrol.PassiveRateLimiter,
 ) (*snapshot.Snapshot, error) {
 	joined := r.joinLimited(snapshot.ReadVersion(gv.Group, gv.Version), since, limiter)
 	if joined == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Refresh reads the document, and then live what differs from it; see snapshot.Due. It returns when each of these reads
+// Refresh reads the document, and then live what differs from it; see RefreshReads of the snapshot. It returns when each of these reads
 // has ended or is slow, or when ctx ends. Its error is that of the document: those of versions are in the snapshot. Only
 // a refresh that succeeds confirms what is known.
 func (r *Reloader) Refresh(ctx context.Context) error { return r.refresh(ctx, waitIfResponsive) }
@@ -27,7 +27,7 @@ func (r *Reloader) refresh(ctx context.Context, waits waitPolicy) error {
 		return err
 	}
 	everything := r.keepers.Load() > 0
-	differing, dropped := r.Snapshot().Due(everything, r.usage.idle(r.Snapshot()))
+	differing, dropped := r.Snapshot().RefreshReads(everything, r.usage.idle(r.Snapshot()))
 
 	c := r.newCaller(onlyNewCalls, waits)
 	c.cancels = true
@@ -145,7 +145,7 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 
 	lists := make([][]snapshot.Read, len(groups))
 	for i, group := range groups {
-		lists[i] = []snapshot.Read{snapshot.ReadList(group)}
+		lists[i] = []snapshot.Read{snapshot.ReadGroup(group)}
 	}
 	if err := c.readGroups(ctx, lists); err != nil {
 		return err

@@ -88,10 +88,10 @@ func (r *Reloader) Reset() {
 }
 
 // LastSeq returns the last sequence number that was taken: reads that begin later have a higher one.
-func (r *Reloader) LastSeq() snapshot.Tick { return snapshot.Tick(r.lastSeq.Load()) }
+func (r *Reloader) LastSeq() snapshot.Seq { return snapshot.Seq(r.lastSeq.Load()) }
 
-func (r *Reloader) nextSeq() snapshot.Tick {
-	seq := snapshot.Tick(r.lastSeq.Add(1))
+func (r *Reloader) nextSeq() snapshot.Seq {
+	seq := snapshot.Seq(r.lastSeq.Add(1))
 	if seq == 1 {
 		r.age.confirmed() // the clock starts with the first read
 	}

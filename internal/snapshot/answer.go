@@ -69,7 +69,7 @@ func (s *Snapshot) find(room []match, q *Query, l *lack) (found []match) {
 	if q.AnyGroup() {
 		groups = s.lazy.among(groups, q.Name)
 	} else {
-		groups = s.GroupsOf(q)
+		groups = s.CandidateGroups(q)
 	}
 	found = room
 	for _, g := range groups {
@@ -87,7 +87,7 @@ func (s *Snapshot) find(room []match, q *Query, l *lack) (found []match) {
 			break // likewise
 		}
 	}
-	if !q.InOneGroup() {
+	if !q.ExactGroup() {
 		s.use()
 	} else if len(found) > 0 {
 		found[0].group.use()
@@ -95,7 +95,7 @@ func (s *Snapshot) find(room []match, q *Query, l *lack) (found []match) {
 	switch {
 	case len(found) == 0:
 		l.any = true
-	case !q.InOneGroup() || !s.settled(found[0].group):
+	case !q.ExactGroup() || !s.settled(found[0].group):
 		s.lacking(q, found, l)
 	}
 	return found
@@ -103,7 +103,7 @@ func (s *Snapshot) find(room []match, q *Query, l *lack) (found []match) {
 
 // best returns the best match of q, and whether it is current.
 func (s *Snapshot) best(q *Query) (best match, current bool) {
-	if g := s.Group(q.Group); g != nil && q.InOneGroup() && s.settled(g) { // as nearly always
+	if g := s.Group(q.Group); g != nil && q.ExactGroup() && s.settled(g) { // as nearly always
 		for _, i := range q.positions(g, make([]int32, 0, 8)) {
 			v := &g.versions[i]
 			if row := q.in(v); row != nil {
@@ -123,7 +123,7 @@ func (s *Snapshot) best(q *Query) (best match, current bool) {
 // foremost returns the match in v1 of the core group, if q names no group, looks for the best, and
 // has one there.
 func (s *Snapshot) foremost(q *Query) (m match) {
-	if q.AnyGroup() && !q.All && q.Wants("v1") {
+	if q.AnyGroup() && !q.All && q.WantsVersion("v1") {
 		m.group = s.Group("")
 		m.version = m.group.Version("v1")
 		m.row = q.in(m.version)
@@ -135,7 +135,7 @@ func (s *Snapshot) foremost(q *Query) (m match) {
 // answer, or one that was chosen among several (R3 in DESIGN.md).
 func (s *Snapshot) lacking(q *Query, found []match, l *lack) {
 	first, last := found[0].group, found[len(found)-1].group
-	if q.InOneGroup() {
+	if q.ExactGroup() {
 		s.lackingIn(first, q, found, l)
 		return
 	}
@@ -188,6 +188,6 @@ func (s *Snapshot) lackingIn(g *Group, q *Query, found []match, l *lack) {
 		list = true
 	}
 	if list && len(q.Versions) != 1 { // there is no order to one version
-		l.add(ReadList(g.name))
+		l.add(ReadGroup(g.name))
 	}
 }

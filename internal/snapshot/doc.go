@@ -31,6 +31,6 @@
 //	      ↓
 //	names.go      the index of names: which groups may have one
 //	read.go       a read, and how it has ended
-//	group.go      ticks, versions, a group, and what lies over the document's
+//	group.go      sequence numbers, versions, a group, and what lies over the document's
 //	table.go      the resources of a version, and their verbs
 package snapshot

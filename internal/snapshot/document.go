@@ -101,10 +101,10 @@ func NewDocument(groups []*Group, aggregated bool) *Document {
 	return &Document{indexed(slices.Clip(groups)), aggregated}
 }
 
-// Next is NewDocument for the document that follows d, which may be nil. Groups of which it says
+// Successor is NewDocument for the document that follows d, which may be nil. Groups of which it says
 // the same stay the same ones, and take their places in groups. Without resources, a document
 // that says the same is d.
-func (d *Document) Next(groups []*Group, aggregated bool) *Document {
+func (d *Document) Successor(groups []*Group, aggregated bool) *Document {
 	if d == nil {
 		return NewDocument(groups, aggregated)
 	}
@@ -126,7 +126,7 @@ func (d *Document) Listed(r Read) (v *Version, ok bool) {
 		return nil, false
 	}
 	g := d.Group(r.Group)
-	if r.Part == PartList {
+	if r.Part == PartGroup {
 		return nil, g != nil
 	}
 	v = g.Version(r.Version)

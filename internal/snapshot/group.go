@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 )
 
-// Tick numbers the reads and resets of one mapper in the order in which they began. A
-// read takes its tick just before its first request. 0 stands for never.
-type Tick uint64
+// Seq numbers the reads and resets of one mapper in the order in which they began. A
+// read takes its number just before its first request. 0 stands for never.
+type Seq uint64
 
 // Version is one version of a group and what is known of it: nothing, what it serves, why it could
 // not be read, perhaps beside what it served before, or that it is gone.
@@ -21,27 +21,27 @@ type Version struct {
 	Table *Table
 	// Err is why it could not be read the last time, by its own path or by the document.
 	Err error
-	// Gone reports whether its own path answered 404, at Asked. Invariant: then Table and Err are nil.
-	Gone bool
+	// Removed reports whether its own path answered 404, at TriedSeq. Invariant: then Table and Err are nil.
+	Removed bool
 
-	// The ticks count in a group that something lies over. In others they are 0.
+	// The sequence numbers count in a group that something lies over. In others they are 0.
 
-	// Read is when the read began that has found Table, or that it is gone; of a document, the one
+	// ReadSeq is when the read began that has found Table, or that it is gone; of a document, the one
 	// that had it as news. Invariant: it is 0 if nothing is known but a failure of its own path.
-	Read Tick
-	// Asked is when its own path was last asked, with whatever result. Invariant: a Table that was
-	// read there has Read <= Asked. News ends a failure: then it counts as never asked.
-	Asked Tick
+	ReadSeq Seq
+	// TriedSeq is when its own path was last asked, with whatever result. Invariant: a Table that was
+	// read there has ReadSeq <= TriedSeq. News ends a failure: then it counts as never asked.
+	TriedSeq Seq
 
 	// named is when the latest list, or the latest document with news of the group, named it: then it has a place
 	// in the order. 0: that left it out, or it was found gone since.
-	named Tick
+	named Seq
 }
 
 // known reports whether the version was ever read, or asked in vain, and nobody has named it since
 // it was found gone.
 func (v *Version) known() bool {
-	if v.Gone {
+	if v.Removed {
 		return !v.returned()
 	}
 	return v.Table != nil || v.Err != nil
@@ -49,7 +49,7 @@ func (v *Version) known() bool {
 
 // returned reports whether the version was found gone, and named after that: a lookup asks
 // it again.
-func (v *Version) returned() bool { return v.Gone && v.named > v.Asked }
+func (v *Version) returned() bool { return v.Removed && v.named > v.TriedSeq }
 
 // table returns what the version serves, or nil; v may be nil.
 func (v *Version) table() *Table {
@@ -74,11 +74,11 @@ type overlay struct {
 	document *Group // what that says; nil if it has no such group
 
 	used   *atomic.Bool // a lookup was answered from the group since somebody took note of that; all copies share it
-	listed Tick         // when the group's own list was last read; or the last document that had it, if no longer
+	listed Seq          // when the group's own list was last read; or the last document that had it, if no longer
 }
 
-// TakeUse reports whether a lookup was answered from the group since the last call.
-func (g *Group) TakeUse() bool { return g.over != nil && g.over.used.Swap(false) }
+// ClearUsed reports whether a lookup was answered from the group since the last call.
+func (g *Group) ClearUsed() bool { return g.over != nil && g.over.used.Swap(false) }
 
 // use notes that a lookup is answered from the group. It does not write if that is known.
 func (g *Group) use() {
@@ -143,7 +143,7 @@ func (g *Group) Versions() []Version {
 	if g.over == nil {
 		return g.versions
 	}
-	return slices.DeleteFunc(slices.Clone(g.versions), func(v Version) bool { return v.Gone })
+	return slices.DeleteFunc(slices.Clone(g.versions), func(v Version) bool { return v.Removed })
 }
 
 // Version returns the version of that name, or nil. g may be nil.
@@ -178,10 +178,10 @@ func (g *Group) laid() overlay {
 }
 
 // lastAsked returns when the list of g, or one of its versions, was last read live.
-func (g *Group) lastAsked() Tick {
+func (g *Group) lastAsked() Seq {
 	last := g.laid().listed
 	for i := range g.versions {
-		last = max(last, g.versions[i].Asked)
+		last = max(last, g.versions[i].TriedSeq)
 	}
 	return last
 }
@@ -197,7 +197,7 @@ func (g *Group) served(bestFirst bool) []*Version {
 		if bestFirst {
 			v = &g.versions[g.ranked[i]]
 		}
-		if !v.Gone {
+		if !v.Removed {
 			versions = append(versions, v)
 		}
 	}
@@ -205,7 +205,7 @@ func (g *Group) served(bestFirst bool) []*Version {
 }
 
 func (g *Group) servesNothing() bool {
-	return !slices.ContainsFunc(g.versions, func(v Version) bool { return !v.Gone })
+	return !slices.ContainsFunc(g.versions, func(v Version) bool { return !v.Removed })
 }
 
 // sameAnswers reports whether lookups in both groups have the same answers in the same order. A
@@ -247,7 +247,7 @@ func (g *Group) sameAsDocument(document *Group) bool {
 	}
 	return slices.EqualFunc(g.versions, document.versions, func(v, documented Version) bool {
 		switch {
-		case v.Name != documented.Name, v.Gone:
+		case v.Name != documented.Name, v.Removed:
 			return false
 		case !documented.known():
 			return true

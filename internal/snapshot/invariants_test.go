@@ -58,8 +58,8 @@ func checkInvariants(s *Snapshot) error {
 		"the open groups are those that are not settled":         s.read <= s.reset || slices.Equal(s.open(), open),
 		"no more groups than may be have more than the document": left <= mostLeft,
 		"news is no later than the document":                     s.news <= s.read,
-		"a document has its tick":                                (s.doc == nil) == (s.read == 0),
-		"a document has a generation":                            !s.Read() || s.generation > 0,
+		"a document has its sequence number":                     (s.doc == nil) == (s.read == 0),
+		"a document has a generation":                            !s.HasDocument() || s.generation > 0,
 	})
 }
 
@@ -83,12 +83,12 @@ func (s *Snapshot) checkGroup(g *Group) error {
 	for i, v := range g.versions {
 		if err := broken(map[string]bool{
 			"each version has a name of its own":                                   g.indexOf(v.Name) == i,
-			"what is gone has no table, no error, and was asked":                   !v.Gone || v.Table == nil && v.Err == nil && v.Asked > 0,
+			"what is gone has no table, no error, and was asked":                   !v.Removed || v.Table == nil && v.Err == nil && v.TriedSeq > 0,
 			"it shares the table of the version before it if that serves the same": v.Table == again.versions[i].Table,
-			"what all mappers share has no ticks":                                  g.over != nil || v.Read+v.Asked+v.named == 0,
-			"what is known was read":                                               g.over == nil || v.Read > 0 || v.Table == nil && !v.Gone,
-			"what was read is known":                                               v.Read == 0 || v.known() || v.Gone,
-			"it was read no later than anything":                                   v.Read <= max(v.Asked, s.read),
+			"what all mappers share has no sequence numbers":                       g.over != nil || v.ReadSeq+v.TriedSeq+v.named == 0,
+			"what is known was read":                                               g.over == nil || v.ReadSeq > 0 || v.Table == nil && !v.Removed,
+			"what was read is known":                                               v.ReadSeq == 0 || v.known() || v.Removed,
+			"it was read no later than anything":                                   v.ReadSeq <= max(v.TriedSeq, s.read),
 		}); err != nil {
 			return fmt.Errorf("version %s: %w", v.Name, err)
 		}
@@ -126,7 +126,7 @@ func (q *sequence) step() string {
 		q.serve()
 		return fmt.Sprint("served ", q.served)
 	case 1:
-		q.Snapshot = q.Reset(q.tick())
+		q.Snapshot = q.Reset(q.seq())
 		return "reset"
 	case 2, 3:
 		served := slices.Clone(q.served)
@@ -135,7 +135,7 @@ func (q *sequence) step() string {
 			served[i], _, _ = strings.Cut(served[i], ":")
 			served[i] += "!"
 		}
-		now, document := q.tick(), q.parse(strings.Join(served, " "))
+		now, document := q.seq(), q.parse(strings.Join(served, " "))
 		q.begin(func() { q.Snapshot = q.WithDocument(document, now) })
 		return fmt.Sprintf("document at %d %q", now, served)
 	case 4:
@@ -145,7 +145,7 @@ func (q *sequence) step() string {
 				versions = append(versions, v.Name)
 			}
 		}
-		now := q.tick()
+		now := q.seq()
 		q.begin(func() { q.list(group, versions, now, q.Snapshot) })
 		return fmt.Sprintf("list of %q at %d: %q", group, now, versions)
 	default:
@@ -158,7 +158,7 @@ func (q *sequence) step() string {
 		if oneIn(q.dice, 5) {
 			word = group + "/" + version + "!"
 		}
-		now, from := q.tick(), q.Snapshot
+		now, from := q.seq(), q.Snapshot
 		q.begin(func() { q.version(word, now, from) })
 		return fmt.Sprintf("version at %d %s", now, word)
 	}

@@ -13,7 +13,7 @@ import (
 // The first document after a reset is news of every group.
 
 // WithDocument records a read of the document that began at now and found doc.
-func (s *Snapshot) WithDocument(doc *Document, now Tick) *Snapshot {
+func (s *Snapshot) WithDocument(doc *Document, now Seq) *Snapshot {
 	if now <= s.read {
 		return s
 	}
@@ -67,7 +67,7 @@ func mergeOrder(old, names []string) []string {
 
 // withDocument returns g after a read of the document that began at now and found document, or
 // nil if nothing is left of it. all reports whether that is news in any case. g or document may be nil.
-func (s *Snapshot) withDocument(g, document *Group, all bool, now Tick) *Group {
+func (s *Snapshot) withDocument(g, document *Group, all bool, now Seq) *Group {
 	if g == nil || g == document {
 		return document
 	}
@@ -80,7 +80,7 @@ func (s *Snapshot) withDocument(g, document *Group, all bool, now Tick) *Group {
 		next.takeNews(document, now)
 	}
 	next.versions = slices.DeleteFunc(next.versions, func(v Version) bool {
-		return v.Gone && !v.returned() && document.Version(v.Name) == nil
+		return v.Removed && !v.returned() && document.Version(v.Name) == nil
 	})
 	if next.finish(); next.isLeft() {
 		return next
@@ -95,7 +95,7 @@ func (g *Group) isLeft() bool {
 
 // takeNews replaces what was read before the document's read began. What document does not have
 // stays as it is. document may be nil.
-func (g *Group) takeNews(document *Group, now Tick) {
+func (g *Group) takeNews(document *Group, now Seq) {
 	if document == nil {
 		return
 	}
@@ -113,18 +113,18 @@ func (g *Group) takeNews(document *Group, now Tick) {
 
 // takeNews takes what a document says that was read at now. A version that the document marks as
 // stale, or only names, keeps its table: that says nothing of what it serves.
-func (v *Version) takeNews(news *Version, now Tick) {
-	if news.Table != nil && v.Read < now {
-		v.Table, v.Gone, v.Read = news.Table, false, now
+func (v *Version) takeNews(news *Version, now Seq) {
+	if news.Table != nil && v.ReadSeq < now {
+		v.Table, v.Removed, v.ReadSeq = news.Table, false, now
 	}
-	if v.Gone || v.Asked >= now || !news.known() {
+	if v.Removed || v.TriedSeq >= now || !news.known() {
 		return
 	}
 	if v.Err != nil {
-		v.Asked = 0
+		v.TriedSeq = 0
 	}
 	if v.Err = news.Err; v.Table == nil {
-		v.Read = now
+		v.ReadSeq = now
 	}
 }
 
@@ -137,7 +137,7 @@ func (g *Group) names() []string {
 }
 
 // arrange puts the versions into the order of names, which was read at now.
-func (g *Group) arrange(names []string, now Tick) {
+func (g *Group) arrange(names []string, now Seq) {
 	versions := make([]Version, 0, len(g.versions))
 	for i, name := range mergeOrder(g.names(), names) {
 		if v := g.Version(name); v != nil {
@@ -151,9 +151,9 @@ func (g *Group) arrange(names []string, now Tick) {
 	g.versions = versions
 }
 
-// WithList records a live read of the list of a group that began at now, when the snapshot
+// WithGroup records a live read of the list of a group that began at now, when the snapshot
 // was from. versions is empty if the server answered that there is no such group.
-func (s *Snapshot) WithList(group string, versions []string, preferred string, now Tick, from *Snapshot) *Snapshot {
+func (s *Snapshot) WithGroup(group string, versions []string, preferred string, now Seq, from *Snapshot) *Snapshot {
 	g := s.Group(group)
 	switch {
 	case g == nil && len(versions) == 0:
@@ -177,14 +177,14 @@ func (s *Snapshot) WithList(group string, versions []string, preferred string, n
 
 // WithVersion records a live read of a version that began at now, when the snapshot was
 // from. Nothing is kept of a version that nobody has seen served.
-func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, from *Snapshot) *Snapshot {
+func (s *Snapshot) WithVersion(group, version string, found VersionResult, now Seq, from *Snapshot) *Snapshot {
 	g := s.Group(group)
 	v, documented := g.Version(version), g.laid().document.Version(version)
 	news := documented != nil && s.newsSince(group, from, now)
 	switch {
 	case v == nil && found.Table == nil:
 		return s
-	case v != nil && now <= v.Asked, news && documented.Table != nil:
+	case v != nil && now <= v.TriedSeq, news && documented.Table != nil:
 		return s // something younger is known
 	}
 	next := s.fork(g, group)
@@ -204,28 +204,28 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 }
 
 // take takes what the version's own path has told at now.
-func (v *Version) take(found Found, now Tick) {
-	v.Asked, v.Err = now, found.Err
+func (v *Version) take(found VersionResult, now Seq) {
+	v.TriedSeq, v.Err = now, found.Err
 	switch {
 	case found.Table != nil:
 		same := found.Table.sameAnswers(v.Table) && found.Table.sameResourceList(v.Table)
 		if !same { // who reads many versions compares each, again and again
 			v.Table = found.Table
 		}
-		v.Read, v.Gone = now, false
+		v.ReadSeq, v.Removed = now, false
 	case found.Err == nil:
-		v.Table, v.Read, v.Gone = nil, now, true
+		v.Table, v.ReadSeq, v.Removed = nil, now, true
 		if v.named < now {
 			v.named = 0 // if it comes back, its old place is none
 		}
-	case v.Gone:
-		v.Read, v.Gone = 0, false // nobody knows any more
+	case v.Removed:
+		v.ReadSeq, v.Removed = 0, false // nobody knows any more
 	}
 }
 
 // newsSince reports whether a document that began after now has news of the group since
 // the snapshot from.
-func (s *Snapshot) newsSince(group string, from *Snapshot, now Tick) bool {
+func (s *Snapshot) newsSince(group string, from *Snapshot, now Seq) bool {
 	if s.news <= now {
 		return false
 	}
@@ -234,7 +234,7 @@ func (s *Snapshot) newsSince(group string, from *Snapshot, now Tick) bool {
 }
 
 // Reset makes everything count as unread that was read before now.
-func (s *Snapshot) Reset(now Tick) *Snapshot {
+func (s *Snapshot) Reset(now Seq) *Snapshot {
 	next := *s
 	next.reset = max(now, s.reset)
 	return &next
@@ -260,7 +260,7 @@ func (s *Snapshot) fork(g *Group, name string) *Group {
 			v := &next.versions[i]
 			v.named = s.news
 			if v.known() {
-				v.Read = s.news
+				v.ReadSeq = s.news
 			}
 		}
 	}

@@ -4,24 +4,24 @@ package snapshot
 
 import "slices"
 
-// Next lists the reads that a lookup without a current answer still needs: the table of a miss in
+// MissingReads lists the reads that a lookup without a current answer still needs: the table of a miss in
 // DESIGN.md (R3), row by row. The reads of one group are in their order; those of several groups do
 // not depend on each other. Make the first ones, and ask again: each is made once. If there are
 // none, the lookup is answered: by what it knows, else by an error that it met, else by NoMatch.
-func (s *Snapshot) Next(q Query, p Progress) (groups [][]Read) {
+func (s *Snapshot) MissingReads(q Query, p Progress) (groups [][]Read) {
 	document, made := p.Done[Read{}]
 	switch {
 	case made:
 	case s.read <= s.reset: // whatever it has | the document was never read, or not since the last reset
 		return [][]Read{{{}}}
-	case p.Found, s.PathsAnswer(&q):
+	case p.HasAnswer, s.PathsSuffice(&q):
 	case s.read <= p.Began: // no answer | the group is not known, or several may match; the document is older than the lookup
 		return [][]Read{{{}}}
 	}
 	switch {
-	case document.Err != nil && !s.PathsAnswer(&q):
+	case document.Err != nil && !s.PathsSuffice(&q):
 		return nil // nobody else can tell which groups there are
-	case !p.Found: // no answer
+	case !p.HasAnswer: // no answer
 		return p.left(s.proof(&q, p))
 	}
 	answer := lack{keep: true} // an old answer, or one that was chosen among several
@@ -50,8 +50,8 @@ func (p Progress) left(reads []Read) (groups [][]Read) {
 
 // proof lists the reads that show that nothing serves what the lookup looks for.
 func (s *Snapshot) proof(q *Query, p Progress) (reads []Read) {
-	searched := s.GroupsOf(q)
-	if len(searched) == 0 && q.InOneGroup() && (q.namesVersions() || q.Thorough) { // the server may have the group all the same
+	searched := s.CandidateGroups(q)
+	if len(searched) == 0 && q.ExactGroup() && (q.namesVersions() || q.RequireLive) { // the server may have the group all the same
 		searched = []*Group{{name: q.Group}}
 	}
 	for _, g := range searched {
@@ -60,10 +60,10 @@ func (s *Snapshot) proof(q *Query, p Progress) (reads []Read) {
 	return reads
 }
 
-// Proves reports whether the document proves what a version serves, so that it does not matter to the lookup whether
+// DocumentProves reports whether the document proves what a version serves, so that it does not matter to the lookup whether
 // the version's own path can be read: the lookup does not name the group, the document has the resources of the
 // version, and no live read has found anything else.
-func (s *Snapshot) Proves(q *Query, group, version string) bool {
+func (s *Snapshot) DocumentProves(q *Query, group, version string) bool {
 	g := s.Group(group)
 	documented := g.laid().document.Version(version).table()
 	return s.Aggregated() && g != nil && !q.names(g) && documented != nil && g.Version(version).table().sameAnswers(documented)
@@ -71,15 +71,15 @@ func (s *Snapshot) Proves(q *Query, group, version string) bool {
 
 // proofIn has the rows without an answer, for one group.
 func (s *Snapshot) proofIn(g *Group, q *Query, p Progress) (reads []Read) {
-	first := s.Read() && p.Began == 0 && !q.Thorough // nothing was known when the lookup began
+	first := s.HasDocument() && p.Began == 0 && !q.RequireLive // nothing was known when the lookup began
 	listed := g.laid().listed
-	unproved := func(v Version) bool { return !s.Proves(q, g.name, v.Name) }
+	unproved := func(v Version) bool { return !s.DocumentProves(q, g.name, v.Name) }
 	same := !q.names(g) && g.sameAsDocument(g.laid().document)
 	if same || len(g.versions) > 0 && !slices.ContainsFunc(g.versions, unproved) {
 		listed = s.listedAt(g) // the document lists the group as well
 	}
 	names := q.about(g)
-	for _, name := range p.Done[ReadList(g.name)].Versions {
+	for _, name := range p.Done[ReadGroup(g.name)].Versions {
 		if g.Version(name) == nil {
 			names = append(names, name)
 		}
@@ -88,25 +88,25 @@ func (s *Snapshot) proofIn(g *Group, q *Query, p Progress) (reads []Read) {
 		v := g.Version(name)
 		asked := false
 		switch {
-		case s.Proves(q, g.name, name):
+		case s.DocumentProves(q, g.name, name):
 			asked = true // the document is younger than the lookup, and counts as a live read
 		case same && s.Aggregated() && v == nil:
 			asked = true // likewise
 		case first && s.Aggregated(): // nothing was known when it began | the document has all versions, none stale
 			asked = v == nil || v.Table != nil
-		case v != nil && v.Asked > p.Began: // unless a document has overtaken that
-			asked = v.Err != nil || v.Read == v.Asked
+		case v != nil && v.TriedSeq > p.Began: // unless a document has overtaken that
+			asked = v.Err != nil || v.ReadSeq == v.TriedSeq
 		}
 		if !asked { // a version that it is about was not asked since it began
 			reads = append(reads, ReadVersion(g.name, name))
 		}
 	}
-	gone := func(v Version) bool { return p.Done[ReadVersion(g.name, v.Name)].Gone }
+	gone := func(v Version) bool { return p.Done[ReadVersion(g.name, v.Name)].Removed }
 	switch {
 	case !q.anyVersion(), first, listed > p.Began:
 	case slices.ContainsFunc(g.versions, gone): // then the list is most likely behind (pinned by upstream's tests)
 	default: // no version is named, it has found none gone, and the list is older than it
-		reads = append(reads, ReadList(g.name))
+		reads = append(reads, ReadGroup(g.name))
 	}
 	return reads
 }

@@ -41,9 +41,9 @@ func (x *lazy) among(groups []*Group, name string) []*Group {
 	return groups
 }
 
-// unsettled are the positions of the groups that are not settled, for snapshots with these ticks.
+// unsettled are the positions of the groups that are not settled, for snapshots with these sequence numbers.
 type unsettled struct {
-	read, reset Tick // 0 if all groups are the document's: mappers with other ticks share it
+	read, reset Seq // 0 if all groups are the document's: mappers with other numbers share it
 	positions   []int
 }
 

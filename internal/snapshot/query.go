@@ -28,9 +28,9 @@ type Query struct {
 	ByResource bool
 	// Singular reports whether the singular name of a resource is looked for, and not its kind.
 	Singular bool
-	// Thorough reports whether no document proves that the group named has nothing: its list and its versions
+	// RequireLive reports whether no document proves that the group named has nothing: its list and its versions
 	// are read, too, also by the mapper's first lookup.
-	Thorough bool
+	RequireLive bool
 }
 
 // KindQuery is the query of a lookup by kind, in the given versions or in any.
@@ -82,14 +82,14 @@ func (q *Query) String() string {
 	case q.AnyGroup():
 		return fmt.Sprintf("resource %q in any group", q.Name)
 	case q.anyVersion():
-		return fmt.Sprintf("%s %q in group %q", q.Sought(), q.Name, q.Group)
+		return fmt.Sprintf("%s %q in group %q", q.NameType(), q.Name, q.Group)
 	default:
-		return fmt.Sprintf("%s %q in group %q, versions %q", q.Sought(), q.Name, q.Group, q.Versions)
+		return fmt.Sprintf("%s %q in group %q, versions %q", q.NameType(), q.Name, q.Group, q.Versions)
 	}
 }
 
-// Sought returns the word for what the lookup looks for: "kind" or "resource".
-func (q *Query) Sought() string {
+// NameType returns the word for what the lookup looks for: "kind" or "resource".
+func (q *Query) NameType() string {
 	if q.ByResource {
 		return "resource"
 	}
@@ -108,12 +108,12 @@ func (q *Query) anyVersion() bool { return len(q.Versions) == 0 }
 // namesVersions reports whether it names group and versions: their paths prove NoMatch.
 func (q *Query) namesVersions() bool { return !q.anyVersion() && !q.AnyGroup() }
 
-// InOneGroup reports whether only the group that the lookup names may answer it: none with a
+// ExactGroup reports whether only the group that the lookup names may answer it: none with a
 // longer name.
-func (q *Query) InOneGroup() bool { return !q.ByResource || q.namesVersions() }
+func (q *Query) ExactGroup() bool { return !q.ByResource || q.namesVersions() }
 
-// Wants reports whether the query is about the version of that name.
-func (q *Query) Wants(version string) bool {
+// WantsVersion reports whether the query is about the version of that name.
+func (q *Query) WantsVersion(version string) bool {
 	return q.anyVersion() || slices.Contains(q.Versions, version)
 }
 
@@ -127,7 +127,7 @@ func (q *Query) in(v *Version) *Resource {
 
 // findsIn reports whether a version of g serves what the lookup looks for.
 func (q *Query) findsIn(g *Group) bool {
-	return slices.ContainsFunc(g.versions, func(v Version) bool { return q.Wants(v.Name) && q.in(&v) != nil })
+	return slices.ContainsFunc(g.versions, func(v Version) bool { return q.WantsVersion(v.Name) && q.in(&v) != nil })
 }
 
 // positions returns where in g.versions the versions stand that q is about, in its order: the
@@ -137,7 +137,7 @@ func (q *Query) positions(g *Group, room []int32) []int32 {
 	switch {
 	case q.All:
 		for i := range g.versions {
-			if q.Wants(g.versions[i].Name) {
+			if q.WantsVersion(g.versions[i].Name) {
 				room = append(room, int32(i))
 			}
 		}
@@ -160,19 +160,19 @@ func (q *Query) about(g *Group) (names []string) {
 		return q.Versions
 	}
 	for _, i := range g.ranked {
-		if v := &g.versions[i]; !v.Gone || v.returned() {
+		if v := &g.versions[i]; !v.Removed || v.returned() {
 			names = append(names, v.Name)
 		}
 	}
 	return names
 }
 
-// GroupsOf returns the known groups that may have an answer to q, in server order. The caller
+// CandidateGroups returns the known groups that may have an answer to q, in server order. The caller
 // must not change the slice.
-func (s *Snapshot) GroupsOf(q *Query) []*Group { return s.groupsNamed(q.Group, q.InOneGroup()) }
+func (s *Snapshot) CandidateGroups(q *Query) []*Group { return s.groupsNamed(q.Group, q.ExactGroup()) }
 
-// PathsAnswer reports whether the paths of the group that a lookup names can answer it without
+// PathsSuffice reports whether the paths of the group that a lookup names can answer it without
 // the document: R1.
-func (s *Snapshot) PathsAnswer(q *Query) bool {
-	return q.InOneGroup() && (q.namesVersions() || s.Group(q.Group) != nil)
+func (s *Snapshot) PathsSuffice(q *Query) bool {
+	return q.ExactGroup() && (q.namesVersions() || s.Group(q.Group) != nil)
 }

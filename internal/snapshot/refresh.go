@@ -13,23 +13,23 @@ import (
 func (s *Snapshot) LiveReads(group string) (reads []Read) {
 	if g := s.Group(group); g != nil {
 		for _, i := range g.ranked {
-			if v := &g.versions[i]; !v.Gone || v.returned() || g.laid().document.Version(v.Name) != nil {
+			if v := &g.versions[i]; !v.Removed || v.returned() || g.laid().document.Version(v.Name) != nil {
 				reads = append(reads, ReadVersion(group, v.Name))
 			}
 		}
 	}
-	return append(reads, ReadList(group))
+	return append(reads, ReadGroup(group))
 }
 
-// Due lists the live reads that a refresh makes after it has read the document (R5): of each group
+// RefreshReads lists the live reads that a refresh makes after it has read the document (R5): of each group
 // that differs from the document. Without the aggregated document it lists the versions that were
 // tried since the last reset, or have failed, without those of idle groups, or all.
 //
 // dropped are the versions that the document no longer has with their groups, the least recently
 // asked first. Make these reads in turn, and stop at the first version that is not gone: then the
 // document is behind, as that of a server that starts.
-func (s *Snapshot) Due(all bool, idle map[string]bool) (differing [][]Read, dropped []Read) {
-	asked := map[Read]Tick{}
+func (s *Snapshot) RefreshReads(all bool, idle map[string]bool) (differing [][]Read, dropped []Read) {
+	asked := map[Read]Seq{}
 	for _, g := range s.groups {
 		same := g.sameAsDocument(g.laid().document)
 		if same && s.Aggregated() {
@@ -40,7 +40,7 @@ func (s *Snapshot) Due(all bool, idle map[string]bool) (differing [][]Read, drop
 		switch {
 		case o.document == nil:
 			for _, r := range versions {
-				asked[r] = g.Version(r.Version).Asked
+				asked[r] = g.Version(r.Version).TriedSeq
 			}
 			dropped = append(dropped, versions...)
 			continue

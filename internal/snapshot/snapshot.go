@@ -15,9 +15,9 @@ type Snapshot struct {
 	index // of the groups; some may serve nothing any more
 
 	doc   *Document // the last document. Invariant: it is nil if and only if read is 0
-	read  Tick      // when that was last read
-	news  Tick      // when it was last news of any group. Invariant: news <= read
-	reset Tick      // the last Reset: what was read before it is not current
+	read  Seq       // when that was last read
+	news  Seq       // when it was last news of any group. Invariant: news <= read
+	reset Seq       // the last Reset: what was read before it is not current
 
 	generation uint64
 
@@ -27,8 +27,8 @@ type Snapshot struct {
 // New returns a Snapshot that knows nothing, and notes which groups lookups use.
 func New() *Snapshot { return &Snapshot{used: new(atomic.Bool)} }
 
-// TakeUse reports whether a lookup that several groups may answer was made since the last call.
-func (s *Snapshot) TakeUse() bool { return s.used != nil && s.used.Swap(false) }
+// ClearUsed reports whether a lookup that several groups may answer was made since the last call.
+func (s *Snapshot) ClearUsed() bool { return s.used != nil && s.used.Swap(false) }
 
 // use notes that such a lookup is made.
 func (s *Snapshot) use() {
@@ -46,11 +46,11 @@ func (s *Snapshot) Groups() []*Group {
 // and only then. It does not move when a listed version is read for the first time.
 func (s *Snapshot) Generation() uint64 { return s.generation }
 
-// Read reports whether the document was ever read.
-func (s *Snapshot) Read() bool { return s.read > 0 }
+// HasDocument reports whether the document was ever read.
+func (s *Snapshot) HasDocument() bool { return s.read > 0 }
 
-// ReadSince reports whether the document was read by a read that began after now.
-func (s *Snapshot) ReadSince(now Tick) bool { return s.read > now }
+// HasDocumentSince reports whether the document was read by a read that began after now.
+func (s *Snapshot) HasDocumentSince(now Seq) bool { return s.read > now }
 
 // Document returns the last document, or nil if it was never read. It is the same one as
 // long as the server sends the same, also of what lookups do not need.
@@ -59,17 +59,17 @@ func (s *Snapshot) Document() *Document { return s.doc }
 // Aggregated reports whether the document has the resources of every version.
 func (s *Snapshot) Aggregated() bool { return s.doc != nil && s.doc.aggregated }
 
-// LastReset returns the tick of the last reset.
-func (s *Snapshot) LastReset() Tick { return s.reset }
+// LastReset returns the sequence number of the last reset.
+func (s *Snapshot) LastReset() Seq { return s.reset }
 
 // Serves reports whether a version of a group is known, read or not, and not gone.
 func (s *Snapshot) Serves(group, version string) bool {
 	v := s.Group(group).Version(version)
-	return v != nil && !v.Gone
+	return v != nil && !v.Removed
 }
 
-// KindsAt returns the kinds that are known to have exactly that resource.
-func (s *Snapshot) KindsAt(at schema.GroupVersionResource) (kinds []string) {
+// KindsOfResource returns the kinds that are known to have exactly that resource.
+func (s *Snapshot) KindsOfResource(at schema.GroupVersionResource) (kinds []string) {
 	for _, r := range s.Group(at.Group).Version(at.Version).table().all() {
 		if r.Name == at.Resource {
 			kinds = append(kinds, r.Kind)
@@ -78,8 +78,8 @@ func (s *Snapshot) KindsAt(at schema.GroupVersionResource) (kinds []string) {
 	return kinds
 }
 
-// Kinds counts the kinds of all versions that were read.
-func (s *Snapshot) Kinds() int {
+// CountKinds counts the kinds of all versions that were read.
+func (s *Snapshot) CountKinds() int {
 	n := 0
 	for _, g := range s.groups {
 		for _, v := range g.versions {
@@ -91,9 +91,9 @@ func (s *Snapshot) Kinds() int {
 	return n
 }
 
-// Since returns s as one sees it for whom reset was the last Reset: what was read after it counts,
+// WithLastReset returns s as one sees it for whom reset was the last Reset: what was read after it counts,
 // and nothing else.
-func (s *Snapshot) Since(reset Tick) *Snapshot {
+func (s *Snapshot) WithLastReset(reset Seq) *Snapshot {
 	if s.reset == reset {
 		return s
 	}
@@ -111,7 +111,7 @@ func (s *Snapshot) current(g *Group, v *Version) bool {
 	if g.over == nil {
 		return s.read > s.reset
 	}
-	return v.Read > s.reset
+	return v.ReadSeq > s.reset
 }
 
 // asked reports whether v was read since the last reset, or asked in vain: then it keeps no
@@ -123,12 +123,12 @@ func (s *Snapshot) asked(g *Group, v *Version) bool {
 	if g.over == nil {
 		return s.read > s.reset
 	}
-	return max(v.Read, v.Asked) > s.reset
+	return max(v.ReadSeq, v.TriedSeq) > s.reset
 }
 
 // listedAt returns when somebody last told in which order the versions of g stand: its own list,
 // or a document that has the group.
-func (s *Snapshot) listedAt(g *Group) Tick {
+func (s *Snapshot) listedAt(g *Group) Seq {
 	o := g.laid()
 	if o.document == nil {
 		return o.listed
@@ -145,12 +145,12 @@ func (s *Snapshot) currentList(g *Group) bool {
 // has named it, or was read since it was found. Before that its place, behind all others, is a
 // guess, and nobody who chooses among several is answered from it.
 func (s *Snapshot) placed(g *Group, v *Version) bool {
-	return g.over == nil || v.named > 0 || v.Read < s.listedAt(g)
+	return g.over == nil || v.named > 0 || v.ReadSeq < s.listedAt(g)
 }
 
 // groupPlaced is placed for a group among the groups, which documents alone can tell.
 func (s *Snapshot) groupPlaced(g *Group) bool {
-	younger := func(v Version) bool { return v.Read > s.read }
+	younger := func(v Version) bool { return v.ReadSeq > s.read }
 	named := func(v Version) bool { return g.over == nil || v.named > 0 }
 	return g.laid().document != nil && slices.ContainsFunc(g.versions, named) || !slices.ContainsFunc(g.versions, younger)
 }
@@ -179,7 +179,7 @@ func (s *Snapshot) overlaid() bool { return s.doc == nil || s.lazy != s.doc.lazy
 // open returns the positions of the groups that are not settled. The document was read since the last
 // reset.
 func (s *Snapshot) open() []int {
-	var read, reset Tick
+	var read, reset Seq
 	if s.overlaid() {
 		read, reset = s.read, s.reset
 	}

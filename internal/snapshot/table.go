@@ -109,9 +109,9 @@ func NewTable(resources []Resource) *Table {
 	return t
 }
 
-// NewTableLike is NewTable, but returns other if that was made of the same resources.
+// ReuseTable is NewTable, but returns other if that was made of the same resources.
 // other may be nil.
-func NewTableLike(other *Table, resources []Resource) *Table {
+func ReuseTable(other *Table, resources []Resource) *Table {
 	if other != nil && slices.Equal(topLevel(resources), other.rows) {
 		return other
 	}
