@@ -108,7 +108,7 @@ func New(cfg *rest.Config, httpClient *http.Client, opts Options) (*Engine, erro
 		Watching:        e.Watching,
 		Snapshot:        func() *snapshot.Snapshot { return e.Reloader.Snapshot() },
 	})
-	e.Followed.Count = e.Reports.Followed
+	e.Followed.ReportSwitch = e.Reports.Followed
 	e.Followed.ReportWaiting = e.Reports.WaitingKinds
 	if opts.NegativeTTL > 0 {
 		e.absent = cache.NewLRUExpireCache(maxAbsences)

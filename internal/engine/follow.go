@@ -52,15 +52,15 @@ const (
 	// confirmPeriod is the time between live reads of a version after a burst of confirmBurst: at most 19 in a minute.
 	confirmPeriod = 4 * time.Second
 	confirmBurst  = 4
-	// maxLimiters bounds the memory that confirmations of more and more versions can take.
-	maxLimiters = 4096
+	// maxLimits bounds the memory that confirmations of more and more versions can take.
+	maxLimits = 4096
 )
 
-// confirmLimits bounds the live reads of each version, those of callers that wait briefly and those of the others. The
-// zero value is ready to use.
+// confirmLimits has the limits of the live reads of each version, one for callers that wait briefly and one for the
+// others. The zero value is ready to use.
 type confirmLimits struct {
-	mu       sync.Mutex // held for a moment only
-	limiters map[confirmLimit]flowcontrol.PassiveRateLimiter
+	mu     sync.Mutex // held for a moment only
+	limits map[confirmLimit]*reload.Limit
 }
 
 type confirmLimit struct {
@@ -68,49 +68,47 @@ type confirmLimit struct {
 	wait follow.Wait
 }
 
-// of returns the limiter of the reads of a version.
-func (l *confirmLimits) of(gv schema.GroupVersion, wait follow.Wait) flowcontrol.PassiveRateLimiter {
+// of returns the limit of the reads of a version.
+func (l *confirmLimits) of(gv schema.GroupVersion, wait follow.Wait) *reload.Limit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := confirmLimit{gv, wait}
-	limiter := l.limiters[key]
-	if limiter != nil {
-		return limiter
+	limit := l.limits[key]
+	if limit != nil {
+		return limit
 	}
-	if l.limiters == nil || len(l.limiters) >= maxLimiters {
-		l.limiters = map[confirmLimit]flowcontrol.PassiveRateLimiter{}
+	if l.limits == nil || len(l.limits) >= maxLimits {
+		l.limits = map[confirmLimit]*reload.Limit{}
 	}
-	limiter = flowcontrol.NewTokenBucketPassiveRateLimiter(1/float32(confirmPeriod.Seconds()), confirmBurst)
-	l.limiters[key] = limiter
-	return limiter
+	perSecond := 1 / float32(confirmPeriod.Seconds())
+	limit = reload.NewLimit(gv, flowcontrol.NewTokenBucketPassiveRateLimiter(perSecond, confirmBurst))
+	l.limits[key] = limit
+	return limit
 }
 
 // Confirm implements follow.Source.
 func (e *Engine) Confirm(ctx context.Context, gvk schema.GroupVersionKind, wait follow.Wait) (*meta.RESTMapping, error) {
-	gv := gvk.GroupVersion()
 	confirm := e.confirmBriefly
 	if wait == follow.WaitUntilRead {
 		confirm = e.confirmUntilRead
 	}
-	s, err := confirm(ctx, gv, e.confirms.of(gv, wait))
+	s, err := confirm(ctx, gvk.GroupVersion())
 	if err != nil {
 		return nil, err
 	}
 	return e.mappingIn(s, gvk)
 }
 
-// confirmBriefly waits for confirmTimeout at most, and not at all if a read has had no answer for so long already, or
-// if no read is allowed now.
-func (e *Engine) confirmBriefly(
-	ctx context.Context, gv schema.GroupVersion, limiter flowcontrol.PassiveRateLimiter,
-) (*snapshot.Snapshot, error) {
-	hangs := fmt.Errorf("%s is not confirmed: a read of it has had no answer for %v", gv, confirmTimeout)
+// confirmBriefly waits for confirmTimeout at most, and not at all if a read has had no answer for so long already, or if
+// no read is allowed now.
+func (e *Engine) confirmBriefly(ctx context.Context, gv schema.GroupVersion) (*snapshot.Snapshot, error) {
+	slow := fmt.Errorf("%s is not confirmed: a read of it has had no answer for %v", gv, confirmTimeout)
 	if e.Reloader.WaitingFor(gv) >= confirmTimeout {
-		return nil, hangs
+		return nil, slow
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, confirmTimeout, hangs)
+	ctx, cancel := context.WithTimeoutCause(ctx, confirmTimeout, slow)
 	defer cancel()
-	s, err := e.Reloader.ReadLiveLimited(ctx, gv, e.Reloader.LastSeq(), limiter)
+	s, err := e.Reloader.ReadLimited(ctx, e.confirms.of(gv, follow.WaitBriefly), e.Reloader.LastSeq())
 	if errors.Is(err, reload.ErrLimited) {
 		return nil, fmt.Errorf("%s is not confirmed: it was read %d times in a row, and once in %v since",
 			gv, confirmBurst, confirmPeriod)
@@ -119,12 +117,11 @@ func (e *Engine) confirmBriefly(
 }
 
 // confirmUntilRead waits until a read is allowed and has ended, or ctx ends.
-func (e *Engine) confirmUntilRead(
-	ctx context.Context, gv schema.GroupVersion, limiter flowcontrol.PassiveRateLimiter,
-) (*snapshot.Snapshot, error) {
+func (e *Engine) confirmUntilRead(ctx context.Context, gv schema.GroupVersion) (*snapshot.Snapshot, error) {
 	began := e.Reloader.LastSeq()
+	limit := e.confirms.of(gv, follow.WaitUntilRead)
 	for {
-		s, err := e.Reloader.ReadLiveLimited(ctx, gv, began, limiter)
+		s, err := e.Reloader.ReadLimited(ctx, limit, began)
 		if !errors.Is(err, reload.ErrLimited) {
 			return s, err
 		}
