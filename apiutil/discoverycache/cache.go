@@ -162,7 +162,10 @@ const soonOutdated = 100 * time.Millisecond
 func (d *cachedDiscovery) Fresh() bool {
 	given := cmp.Or(d.given.Load(), d.last.Load())
 	began := time.Now()
-	if d.state() == failing || d.refresh() != nil {
+	if state, _, _ := d.state(); state == failing {
+		return true
+	}
+	if d.refresh() != nil {
 		return true
 	}
 	if given == nil {

@@ -48,7 +48,7 @@ func inEachForm(t *testing.T, test func(s *stateTest)) {
 func (s *stateTest) want(when string, want state) {
 	s.Helper()
 	names := map[state]string{empty: "empty", current: "current", stale: "stale", failing: "failing"}
-	if got := s.cache.state(); got != want {
+	if got, _, _ := s.cache.state(); got != want {
 		s.Errorf("%s, the cache is %s; want %s", when, names[got], names[want])
 	}
 }
