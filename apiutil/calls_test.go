@@ -90,13 +90,13 @@ type callLog struct {
 	next     http.RoundTripper
 	t        *testing.T
 	underway sync.Map // by path
-	told     sync.Map // likewise: a failure is told once
+	failed   sync.Map // likewise: a failure is reported once
 }
 
 func (l *callLog) RoundTrip(req *http.Request) (*http.Response, error) {
 	if _, is := l.underway.LoadOrStore(req.URL.Path, true); !is {
 		defer l.underway.Delete(req.URL.Path)
-	} else if _, told := l.told.LoadOrStore(req.URL.Path, true); !told {
+	} else if _, reported := l.failed.LoadOrStore(req.URL.Path, true); !reported {
 		l.t.Errorf("a request for %s begins while another one is under way", req.URL.Path)
 	}
 	return l.next.RoundTrip(req)

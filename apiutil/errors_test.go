@@ -222,7 +222,7 @@ func (f *faultPlay) play(t *testing.T, forms fakeapi.Forms) {
 	if took := time.Since(start); f.later > 0 && f.stage != "at first use" && took > 0 {
 		t.Errorf("%s, %s: took %v; want no wait, others wait for the same request: client-go would sleep inside of it", f.form.name, f.stage, took)
 	}
-	f.judge(t, answer, err)
+	f.check(t, answer, err)
 	f.wantKnown(t)
 	heal()
 	if f.served {
@@ -247,8 +247,8 @@ func (f *faultPlay) wantKnown(t *testing.T) {
 	}
 }
 
-// judge looks at what the lookup of what the mapper cannot know found during the fault.
-func (f *faultPlay) judge(t *testing.T, answer string, err error) {
+// check checks what a lookup of something that the mapper cannot know has found during the fault.
+func (f *faultPlay) check(t *testing.T, answer string, err error) {
 	t.Helper()
 	form, noMatch := f.form, meta.IsNoMatchError(err)
 	for _, r := range f.server.Requests() { // client-go's transport would send the credentials along
@@ -286,7 +286,7 @@ func (f *faultPlay) judge(t *testing.T, answer string, err error) {
 	var failed *apiutil.ErrResourceDiscoveryFailed
 	if gv := (schema.GroupVersion{Group: form.group, Version: form.version}); f.stage == "after warm-up" && gv.Version != "" &&
 		(!errors.As(err, &failed) || (*failed)[gv] == nil || !strings.Contains(err.Error(), "/apis/"+gv.String())) {
-		t.Errorf("%s, %s: not said of which version: %v", form.name, f.stage, err)
+		t.Errorf("%s, %s: it does not name the version: %v", form.name, f.stage, err)
 	}
 }
 

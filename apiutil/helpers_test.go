@@ -130,7 +130,7 @@ func startMapper(t *testing.T, m *apiutil.DynamicRESTMapper) (stop func()) {
 	}
 }
 
-// A testLog keeps what a logger is told.
+// A testLog keeps the lines of a logger.
 type testLog struct {
 	mu    sync.Mutex
 	lines []string

@@ -26,8 +26,8 @@ import (
 
 // Replicas of an operator, each with an interval and watches, send their server at most 2 requests
 // each, on the average, in any second, whatever happens to it; and at most 0.6 in any tenth of one,
-// because they do not act in step. Refused ones count. Nobody is told that a kind is absent which
-// is served all the time. hack/proof runs it with FRESHMAPPER_HERD=500 replicas.
+// because they do not act in step. Refused ones count. No lookup of a kind that is served all
+// the time returns NoMatch. hack/proof runs it with FRESHMAPPER_HERD=500 replicas.
 func TestHerd(t *testing.T) {
 	replicas, chance := 50, 1.0 // which few replicas show more of; those that act in step exceed it at once
 	if n, err := strconv.Atoi(os.Getenv("FRESHMAPPER_HERD")); err == nil {
@@ -90,9 +90,9 @@ func TestHerd(t *testing.T) {
 							window, replicas, peak, limit+chance)
 					}
 				}
-				t.Logf("%d lookups, of which %d said NoMatch and %d failed", s.lookups.Load(), s.wrong.Load(), s.failed.Load())
+				t.Logf("%d lookups, of which %d returned NoMatch and %d failed", s.lookups.Load(), s.wrong.Load(), s.failed.Load())
 				if s.wrong.Load() > 0 || s.failed.Load() > 0 {
-					t.Errorf("of %d lookups of what is served all the time %d said NoMatch and %d failed", s.lookups.Load(), s.wrong.Load(), s.failed.Load())
+					t.Errorf("of %d lookups of what is served all the time %d returned NoMatch and %d failed", s.lookups.Load(), s.wrong.Load(), s.failed.Load())
 				}
 			})
 		})

@@ -124,7 +124,7 @@ func TestBodiesAreBounded(t *testing.T) {
 				}
 			}
 			server.ClearFaults()
-			if path != "/api" { // after the first round the mapper knows what there is
+			if path != "/api" { // after the first time the mapper knows what there is
 				wantServed(t, m, fooKind)
 			}
 		}
@@ -357,7 +357,7 @@ func echoes() map[string]fakeapi.Fault {
 			}, nil
 		}),
 	}
-	for said, say := range sayings() {
+	for how, say := range sayings() {
 		for form, answer := range map[string]struct {
 			code int
 			kind string
@@ -370,7 +370,7 @@ func echoes() map[string]fakeapi.Fault {
 			"a group-version": {200, jsonType, inJSON(`{"kind":"APIResourceList","groupVersion":%}`)},
 			"a group":         {200, jsonType, inJSON(`{"kind":"APIGroup","name":%}`)},
 		} {
-			faults[form+", "+said] = echo(answer.code, answer.kind, func(sent string) string { return answer.body(say(sent)) })
+			faults[form+", "+how] = echo(answer.code, answer.kind, func(sent string) string { return answer.body(say(sent)) })
 		}
 	}
 	return faults
@@ -385,7 +385,8 @@ func TestErrorsDoNotShowCredentials(t *testing.T) {
 	klog.SetLogger(funcr.New(func(_, args string) { t.Errorf("logged: %s", args) }, funcr.Options{}))
 	for form, fault := range echoes() {
 		for name, caller := range callers(t) {
-			if _, said, repeats := strings.Cut(form, ", "); caller.opaque && (repeats && said != "whole" || form == "a redirect") {
+			_, how, repeats := strings.Cut(form, ", ")
+			if caller.opaque && (repeats && how != "whole" || form == "a redirect") {
 				continue // nobody can tell that this is a secret
 			}
 			t.Run(form+"/"+name, func(t *testing.T) {

@@ -65,7 +65,7 @@ type recordedMetrics struct {
 	mu       sync.Mutex
 	lines    []string
 	last     time.Time // Served's lastSuccess
-	watching bool      // what was said of watches last
+	watching bool      // what Watching was last called with
 }
 
 func (m *recordedMetrics) add(format string, args ...any) {
@@ -101,8 +101,8 @@ func (m *recordedMetrics) WaitingKinds(gvk schema.GroupVersionKind, caches int) 
 	m.add("waiting %s %d", kindText(gvk), caches)
 }
 
-// said returns what was said last of successes and of watches.
-func (m *recordedMetrics) said() (last time.Time, watching bool) {
+// latest returns the last success, and what Watching was last called with.
+func (m *recordedMetrics) latest() (success time.Time, watching bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last, m.watching

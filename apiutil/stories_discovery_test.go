@@ -40,26 +40,26 @@ func (s *storyStage) inCache(command, name string) string {
 		if err != nil && !partial {
 			return "failed"
 		}
-		told := map[bool]string{true: "yes", false: "no"}[slices.Contains(resourcesIn(lists), name)]
+		output := map[bool]string{true: "yes", false: "no"}[slices.Contains(resourcesIn(lists), name)]
 		if len(failed) >= len(lists) {
-			return told + ", failed all"
+			return output + ", failed all"
 		}
 		var names []string
 		for gv := range failed {
 			names = append(names, ", failed "+gv.String())
 		}
 		slices.Sort(names)
-		return told + strings.Join(names, "")
+		return output + strings.Join(names, "")
 	}
 	list, err := s.cache.ServerResourcesForGroupVersion(name)
 	if errors.Is(err, memory.ErrCacheNotFound) {
 		return "not found"
 	}
-	told := strings.Join(resourcesIn([]*metav1.APIResourceList{list}), ", ")
+	output := strings.Join(resourcesIn([]*metav1.APIResourceList{list}), ", ")
 	if err != nil {
-		told = strings.TrimPrefix(told+", failed", ", ")
+		output = strings.TrimPrefix(output+", failed", ", ")
 	}
-	return told
+	return output
 }
 
 // discover does the commands about a cached discovery, and a deferred mapper over it.

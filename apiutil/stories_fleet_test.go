@@ -76,7 +76,7 @@ func (f *fleetStage) forKey(t *testing.T, key string) string {
 }
 
 // inFleet does the commands about fleets. The key "" is written as "-".
-func (s *storyStage) inFleet(command string, args []string) (told string, err error) {
+func (s *storyStage) inFleet(command string, args []string) (output string, err error) {
 	f, key := s.fleet, strings.Trim(strings.Join(args, " "), "-")
 	switch command {
 	case "use-of":
@@ -106,11 +106,11 @@ func (s *storyStage) inFleet(command string, args []string) (told string, err er
 			}
 		}
 	case "keys", "running":
-		told = strings.Join(slices.Sorted(maps.Keys(f.Status())), ", ")
-		if told = cmp.Or(told, map[bool]string{true: "none", false: "-"}[len(f.Status()) == 0]); command == "running" {
+		output = strings.Join(slices.Sorted(maps.Keys(f.Status())), ", ")
+		if output = cmp.Or(output, map[bool]string{true: "none", false: "-"}[len(f.Status()) == 0]); command == "running" {
 			f.server.TakeRequests()
 			time.Sleep(10 * time.Minute)
-			told += fmt.Sprintf("; %d running", requestsByPath(f.server)["/apis"]/10)
+			output += fmt.Sprintf("; %d running", requestsByPath(f.server)["/apis"]/10)
 		}
 	case "start-fleet":
 		ctx, cancel := context.WithCancel(context.Background())
@@ -120,7 +120,7 @@ func (s *storyStage) inFleet(command string, args []string) (told string, err er
 	case "stop-fleet":
 		err = f.stop()
 	case "unheard":
-		told = strings.Join(slices.Sorted(slices.Values(f.unheard)), "; ")
+		output = strings.Join(slices.Sorted(slices.Values(f.unheard)), "; ")
 	case "hear":
 		f.hear()
 	case "fleet-health":
@@ -129,12 +129,12 @@ func (s *storyStage) inFleet(command string, args []string) (told string, err er
 			line, _, _ = strings.Cut(strings.TrimSpace(line), " since")
 			failed = append(failed, line)
 		}
-		told = strings.Join(failed, "; ")
+		output = strings.Join(failed, "; ")
 	case "another-server":
 		s.server = newServer(s.forms)
 		f.server = s.server
 	case "fleet-reset-on-no-match":
-		told = map[bool]string{true: "reset", false: "not reset"}[f.ResetOnNoMatch(s.err)]
+		output = map[bool]string{true: "reset", false: "not reset"}[f.ResetOnNoMatch(s.err)]
 	}
-	return told, err
+	return output, err
 }

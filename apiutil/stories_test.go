@@ -82,8 +82,8 @@ func storySteps(line int, story string) (steps []storyStep) {
 			last := &steps[len(steps)-1]
 			last.prints = append(last.prints, request)
 		} else {
-			command, told, _ := strings.Cut(text, " → ")
-			steps = append(steps, storyStep{line, strings.TrimSpace(command), strings.Split(told, "; ")})
+			command, output, _ := strings.Cut(text, " → ")
+			steps = append(steps, storyStep{line, strings.TrimSpace(command), strings.Split(output, "; ")})
 		}
 		line++
 	}
@@ -192,17 +192,17 @@ func (s *storyStage) play(story string, turn int) string {
 	var played []string
 	for line := range strings.Lines(story) {
 		command, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " → ")
-		told, sent := "", []string(nil)
+		output, sent := "", []string(nil)
 		if alternatives, ok := strings.CutPrefix(command, "either "); ok {
 			all := strings.Split(alternatives, " | ")
 			s.do(strings.Fields(all[turn%len(all)]))
 		} else if strings.HasPrefix(command, "  ") {
 			continue // a request
 		} else if !strings.HasPrefix(command, "#") {
-			told, sent = s.do(strings.Fields(command))
+			output, sent = s.do(strings.Fields(command))
 		}
-		if command = strings.TrimRight(command, " "); told != "" {
-			command = fmt.Sprintf("%-38s → %s", command, told)
+		if command = strings.TrimRight(command, " "); output != "" {
+			command = fmt.Sprintf("%-38s → %s", command, output)
 		}
 		played = append(append(played, command), sent...)
 	}
@@ -213,13 +213,13 @@ func (s *storyStage) play(story string, turn int) string {
 }
 
 // do does what a command says, and returns what it prints, and the requests if they are shown.
-func (s *storyStage) do(words []string) (told string, sent []string) {
+func (s *storyStage) do(words []string) (output string, sent []string) {
 	s.t.Helper()
 	start := time.Now()
 	if words[0] != "new" && !s.traced {
 		s.collect()
 	}
-	told, err := s.command(words[0], words[1:])
+	output, err := s.command(words[0], words[1:])
 	if err != nil {
 		s.t.Fatalf("%q: %v", words, err)
 	}
@@ -238,12 +238,12 @@ func (s *storyStage) do(words []string) (told string, sent []string) {
 		beside = append(beside, took.String())
 	}
 	if len(beside) > 0 {
-		told += " (" + strings.Join(beside, ", ") + ")"
+		output += " (" + strings.Join(beside, ", ") + ")"
 	}
 	if s.traced {
 		sent = s.trace()
 	}
-	return strings.TrimSpace(told), sent
+	return strings.TrimSpace(output), sent
 }
 
 // collect keeps the requests since it was called last, and counts them.

@@ -27,7 +27,7 @@ type view struct {
 	failed   map[schema.GroupVersion]error
 
 	made     time.Time
-	outdated atomic.Bool // Fresh has said so
+	outdated atomic.Bool // Fresh has returned false for it
 }
 
 var errNoResourceList = errors.New("the resources of the version were not read yet, or cannot be decoded as a whole")

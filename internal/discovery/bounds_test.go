@@ -105,9 +105,9 @@ func TestTooMuchIsNotDecoded(t *testing.T) {
 		}
 	}
 	status := []byte(`{"kind":"Status","message":"why","details":{"causes":[{}` + strings.Repeat(",{}", size/3) + `]}}`)
-	var said briefStatus
-	if took := allocated(func() { said, _ = parseStatus(status) }); said.Message != "why" || took > 1<<20 {
-		t.Errorf("a Status of %d bytes has taken %d, want 1 MiB at most; its message is %q", len(status), took, said.Message)
+	var parsed briefStatus
+	if took := allocated(func() { parsed, _ = parseStatus(status) }); parsed.Message != "why" || took > 1<<20 {
+		t.Errorf("a Status of %d bytes has taken %d, want 1 MiB at most; its message is %q", len(status), took, parsed.Message)
 	}
 }
 
@@ -311,7 +311,7 @@ func TestDamagedDocumentIsNeverTakenForWhole(t *testing.T) {
 	}
 }
 
-// No stream that a server sends causes a panic or is read for ever.
+// No stream that a server sends causes a panic or is read without end.
 func FuzzWatch(f *testing.F) {
 	const object = `"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"6"}}}`
 	for _, seed := range []string{

@@ -217,7 +217,7 @@ func TestUnchangedForOthers(t *testing.T) {
 				asked = nil
 				m, _, err := readDocument(t, c).RESTMapping(mine, nil)
 				if err != nil || m.Resource.Resource != "of-"+tenant {
-					t.Errorf("by %s, tenant %s is told %v, %v; want of-%[2]s", header, tenant, m, err)
+					t.Errorf("by %s, tenant %s gets %v, %v; want of-%[2]s", header, tenant, m, err)
 				}
 			}
 			if diff := cmp.Diff([]string{"/api 304", "/apis 304"}, asked); diff != "" {
@@ -227,7 +227,7 @@ func TestUnchangedForOthers(t *testing.T) {
 	}
 }
 
-// Programs see the mapper's requests in client-go's metric, as stock's.
+// Programs see the mapper's requests in client-go's metric, as those of controller-runtime's own.
 func TestClientGoCountsRequests(t *testing.T) {
 	var counted results
 	defer func(before metrics.ResultMetric) { metrics.RequestResult = before }(metrics.RequestResult)

@@ -120,14 +120,14 @@ func TestEachErrorOfATransportIsTheServersFailure(t *testing.T) {
 }
 
 // The client tells of each failure of the server, whatever it was asked for and by whom.
-func TestFailuresOfTheServerAreTold(t *testing.T) {
+func TestFailuresOfTheServerAreReported(t *testing.T) {
 	var answer error
 	c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 403, Header: http.Header{}, Body: http.NoBody, Request: req}, answer
 	}))
 	c.hasRead.Store(true) // so that nothing is sent again
-	told := 0
-	c.options.Failed = func() { told++ }
+	reported := 0
+	c.options.Failed = func() { reported++ }
 	reads := map[string]func() error{
 		"the document": func() error { _, err := c.Document(context.Background()); return err },
 		"a version":    func() error { _, _, err := c.Version(context.Background(), "example.com", "v1"); return err },
@@ -135,10 +135,10 @@ func TestFailuresOfTheServerAreTold(t *testing.T) {
 	}
 	for _, answer = range []error{nil, io.ErrUnexpectedEOF} {
 		for name, read := range reads {
-			told = 0
+			reported = 0
 			err := read()
-			if failed := answer != nil; err == nil || (told > 0) != failed {
-				t.Errorf("%s: %v, and %d failures were told; want some: %t", name, err, told, failed)
+			if failed := answer != nil; err == nil || (reported > 0) != failed {
+				t.Errorf("%s: %v, and %d failures were reported; want some: %t", name, err, reported, failed)
 			}
 		}
 	}
