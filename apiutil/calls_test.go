@@ -58,7 +58,9 @@ const latency = 20 * time.Millisecond
 
 // eachWarmMapper runs test in both modes, with a mapper that knows all of a server
 // with 20 groups of so many versions, and whose requests are watched.
-func eachWarmMapper(t *testing.T, versions int, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper)) {
+func eachWarmMapper(
+	t *testing.T, versions int, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper),
+) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		inBubble(t, func(t *testing.T) {
 			server := fakeapi.New(fakeapi.Typical(20, versions, 2)...)
@@ -241,7 +243,8 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 				err := call(ctx, m)
 				took := time.Since(start)
 				if took != latency/2 || !strings.Contains(fmt.Sprint(err), reason.Error()) || meta.IsNoMatchError(err) {
-					t.Fatalf("%s returned %v after %v; want the cause %q, which is no NoMatch of it, after %v", name, err, took, reason, latency/2)
+					t.Fatalf("%s returned %v after %v; want the cause %q, which is no NoMatch of it, after %v",
+						name, err, took, reason, latency/2)
 				}
 				cancel()
 			}

@@ -220,7 +220,8 @@ func (f *faultPlay) play(t *testing.T, forms fakeapi.Forms) {
 	start := time.Now()
 	answer, err := f.form.ask(context.Background(), f.mapper)
 	if took := time.Since(start); f.later > 0 && f.stage != "at first use" && took > 0 {
-		t.Errorf("%s, %s: took %v; want no wait, others wait for the same request: client-go would sleep inside of it", f.form.name, f.stage, took)
+		t.Errorf("%s, %s: took %v; want no wait, others wait for the same request: client-go would sleep inside of it",
+			f.form.name, f.stage, took)
 	}
 	f.check(t, answer, err)
 	f.wantKnown(t)
@@ -260,7 +261,9 @@ func (f *faultPlay) check(t *testing.T, answer string, err error) {
 	case f.reach != hidesAll && (err == nil && f.served && answer == form.want || noMatch && !f.served):
 		return
 	case err == nil, noMatch, f.reach == hidesNone, form.what == "singular" && answer != form.subject:
-		t.Errorf("%s, %s, of a kind that is served: %t; got %q, %v; want an error that is no NoMatch, or the truth where that gets past the fault", form.name, f.stage, f.served, answer, err)
+		t.Errorf("%s, %s, of a kind that is served: %t; got %q, %v; want an error that is no NoMatch, or the truth "+
+			"where that gets past the fault",
+			form.name, f.stage, f.served, answer, err)
 		return
 	}
 	for _, want := range []string{"/api", form.group, form.version} {
@@ -275,10 +278,13 @@ func (f *faultPlay) check(t *testing.T, answer string, err error) {
 		t.Errorf("%s, %s: want no token %s in it, and no apierrors.IsNotFound: %v", form.name, f.stage, fakeapi.Token, err)
 	}
 	if typed := f.typed == nil || f.typed(err); !typed || len(err.Error()) > 5000 {
-		t.Errorf("%s, %s: has the type of its code: %t; want that, and 5000 bytes at most, which is 1000 for each of four reads and the rest, of: %v", form.name, f.stage, typed, err)
+		t.Errorf("%s, %s: has the type of its code: %t; want that, and 5000 bytes at most, which is 1000 for each of "+
+			"four reads and the rest, of: %v",
+			form.name, f.stage, typed, err)
 	}
 	if seconds, said := apierrors.SuggestsClientDelay(err); seconds != f.later || said != (f.later > 0) || said && !strings.Contains(err.Error(), fmt.Sprintf("%d seconds", f.later)) {
-		t.Errorf("%s, %s: says to come back after %d seconds (%t), the server said %d: %v", form.name, f.stage, seconds, said, f.later, err)
+		t.Errorf("%s, %s: says to come back after %d seconds (%t), the server said %d: %v",
+			form.name, f.stage, seconds, said, f.later, err)
 	}
 	if f.is != nil && f.stage == "at first use" && !errors.Is(err, f.is) {
 		t.Errorf("%s, %s: errors.Is does not find %q in: %v", form.name, f.stage, f.is, err)

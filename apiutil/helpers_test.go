@@ -185,7 +185,9 @@ type through func(*http.Request) (*http.Response, error)
 
 func (f through) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-func newMapperThrough(t *testing.T, server *fakeapi.Server, transport http.RoundTripper, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
+func newMapperThrough(
+	t *testing.T, server *fakeapi.Server, transport http.RoundTripper, opts apiutil.DynamicRESTMapperOptions,
+) *apiutil.DynamicRESTMapper {
 	t.Helper()
 	m, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), &http.Client{Transport: transport}, opts)
 	if err != nil {
@@ -222,7 +224,9 @@ func fakeVersion(name string, kinds ...string) fakeapi.Version {
 }
 
 // lookup asks for a kind or resource in the way that what names. A lookup by resource takes one version at most.
-func lookup(ctx context.Context, m *apiutil.DynamicRESTMapper, what, group, name string, versions ...string) (string, error) {
+func lookup(
+	ctx context.Context, m *apiutil.DynamicRESTMapper, what, group, name string, versions ...string,
+) (string, error) {
 	gk := schema.GroupKind{Group: group, Kind: name}
 	gvr := schema.GroupVersionResource{Group: group, Version: strings.Join(versions, ","), Resource: name}
 	switch what {

@@ -92,7 +92,8 @@ func TestHerd(t *testing.T) {
 				}
 				t.Logf("%d lookups, of which %d returned NoMatch and %d failed", s.lookups.Load(), s.wrong.Load(), s.failed.Load())
 				if s.wrong.Load() > 0 || s.failed.Load() > 0 {
-					t.Errorf("of %d lookups of what is served all the time %d returned NoMatch and %d failed", s.lookups.Load(), s.wrong.Load(), s.failed.Load())
+					t.Errorf("of %d lookups of what is served all the time %d returned NoMatch and %d failed",
+						s.lookups.Load(), s.wrong.Load(), s.failed.Load())
 				}
 			})
 		})

@@ -81,7 +81,8 @@ func TestWhatExceedsABoundIsAnError(t *testing.T) {
 				_, err = m.KindFor(schema.GroupVersionResource{Resource: "absents"}) // in all groups: all of the errors
 			}
 			if text := fmt.Sprint(err); err == nil || meta.IsNoMatchError(err) || !strings.Contains(text, bound) || strings.ContainsAny(text, "\n\x1b") || len(text) > 10_000 {
-				t.Errorf("group %q: got %d bytes: %q; want an error of 10,000 at most, on one line, with %q in it", group, len(text), text, bound)
+				t.Errorf("group %q: got %d bytes: %q; want an error of 10,000 at most, on one line, with %q in it",
+					group, len(text), text, bound)
 			}
 		}
 		wantServed(t, m, schema.GroupVersionKind{Group: "many.example.com", Version: "v70", Kind: "Many70"}, fooKind)
@@ -101,7 +102,8 @@ func TestErrorNamesTenGroupVersions(t *testing.T) {
 	}
 	const want = "g08/v1: failed, g09/v1: failed and 2 more"
 	if text := failed.Error(); !strings.HasSuffix(text, want) || len(failed.Unwrap()) != 12 {
-		t.Errorf("of 12 errors %d can be told apart, and the text is %q; want all, and that it ends in %q", len(failed.Unwrap()), text, want)
+		t.Errorf("of 12 errors %d can be told apart, and the text is %q; want all, and that it ends in %q",
+			len(failed.Unwrap()), text, want)
 	}
 }
 
@@ -136,7 +138,8 @@ func TestBodiesAreBounded(t *testing.T) {
 		err := lookUp(m, lateKind)
 		read := page.Size() - int64(page.Len())
 		if text := fmt.Sprint(err); err == nil || meta.IsNoMatchError(err) || len(text) > 4000 || read > 2*limit {
-			t.Errorf("%d bytes of a long error page were read, for an error of %d: %v; want %d and 4000 at most", read, len(text), err, 2*limit)
+			t.Errorf("%d bytes of a long error page were read, for an error of %d: %v; want %d and 4000 at most",
+				read, len(text), err, 2*limit)
 		}
 	})
 }
@@ -150,7 +153,9 @@ func TestRateLimitOfTheConfigHolds(t *testing.T) {
 		m := must(apiutil.NewDynamicRESTMapperWithOptions(cfg, server.Client(), apiutil.DynamicRESTMapperOptions{RequestTimeout: time.Minute}))
 		err := m.Refresh(context.Background())
 		if n, s := len(server.TakeRequests()), m.Status(); err == nil || n != 1 || s.ConsecutiveFailures != 0 || s.LastError != nil {
-			t.Errorf("one request in 100 seconds is allowed, a minute is: %v, %d requests, %+v; want an error, one, and no failure", err, n, s)
+			t.Errorf("one request in 100 seconds is allowed, a minute is: %v, %d requests, %+v; want an error, one, and no "+
+				"failure",
+				err, n, s)
 		}
 		cfg.QPS = 0.5
 		start := time.Now()
@@ -228,7 +233,8 @@ func TestLongNamesAreNotKept(t *testing.T) {
 			}
 			kept, made := memory()
 			if kept > keptBefore+names*64<<10 || ttl == 0 && made > madeBefore+names*64<<10 {
-				t.Errorf("NegativeTTL %v: %d bytes kept, %d made for %d names of 256 KiB; want 64 KiB for each at most", ttl, int64(kept-keptBefore), made-madeBefore, names)
+				t.Errorf("NegativeTTL %v: %d bytes kept, %d made for %d names of 256 KiB; want 64 KiB for each at most",
+					ttl, int64(kept-keptBefore), made-madeBefore, names)
 			}
 			runtime.KeepAlive(m)
 		}

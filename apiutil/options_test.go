@@ -78,7 +78,8 @@ func TestArgumentsThatCannotBe(t *testing.T) {
 		for _, err := range []error{err, providers, fleets} {
 			shows := func(part string) bool { return strings.Contains(fmt.Sprint(err), part) }
 			if err == nil || !shows(row.want) || slices.ContainsFunc([]string{"admin", "my ", "secret", ":se", "zz@"}, shows) {
-				t.Errorf("cfg %v, options %+v: %v; want an error with %q, and no user or password", row.cfg, row.opts, err, row.want)
+				t.Errorf("cfg %v, options %+v: %v; want an error with %q, and no user or password",
+					row.cfg, row.opts, err, row.want)
 			}
 		}
 	}
@@ -122,7 +123,8 @@ func TestStartRunsOnlyOnce(t *testing.T) {
 			stop := startMapper(t, m)
 			synctest.Wait()
 			if err := m.Start(context.Background()); err == nil || m.NeedLeaderElection() {
-				t.Errorf("Start while the mapper runs: %v, leader election %t; want an error, and none", err, m.NeedLeaderElection())
+				t.Errorf("Start while the mapper runs: %v, leader election %t; want an error, and none",
+					err, m.NeedLeaderElection())
 			}
 			stop()
 			if err := m.Start(context.Background()); err == nil {
@@ -143,7 +145,8 @@ func TestStartRunsOnlyOnce(t *testing.T) {
 			err := m.Start(ctx)
 			time.Sleep(time.Minute)
 			if status := m.Status(); err != nil || status.ConsecutiveFailures > 0 {
-				t.Errorf("Start until a deadline, before the server has answered: %v, %+v; want no error, and no failure", err, status)
+				t.Errorf("Start until a deadline, before the server has answered: %v, %+v; want no error, and no failure",
+					err, status)
 			}
 		})
 	}
@@ -258,7 +261,9 @@ func TestReportThatHangs(t *testing.T) {
 			}
 		}
 		if few, many := heap[reads/4], heap[reads]; many > few+few/2 || goroutines() > running {
-			t.Errorf("%d bytes and %d goroutines after %d reads, %d and %d after %d; want half as many bytes more at most, and no goroutine more", few, running, reads/4, many, goroutines(), reads)
+			t.Errorf("%d bytes and %d goroutines after %d reads, %d and %d after %d; want half as many bytes more at most, "+
+				"and no goroutine more",
+				few, running, reads/4, many, goroutines(), reads)
 		}
 		for range most {
 			wantAbsent(t, m, lateKind)
@@ -270,7 +275,8 @@ func TestReportThatHangs(t *testing.T) {
 		close(hang)
 		synctest.Wait()
 		if calls > 3*most || calls < most {
-			t.Errorf("%d calls were made; want the latest %d reports, of one or two calls each, and the one that hung", calls, most)
+			t.Errorf("%d calls were made; want the latest %d reports, of one or two calls each, and the one that hung",
+				calls, most)
 		}
 	})
 }
@@ -286,7 +292,9 @@ func TestCallbackThatPanics(t *testing.T) {
 				readAll(t, m)
 				synctest.Wait()
 				if want := 3 * (i + 1); calls != want {
-					t.Errorf("%s: %d calls after %d reads of the document; want %d: each time two requests, and a report that ends in its first call", name, calls, i+1, want)
+					t.Errorf("%s: %d calls after %d reads of the document; want %d: each time two requests, and a report that "+
+						"ends in its first call",
+						name, calls, i+1, want)
 				}
 			}
 		})
@@ -339,11 +347,13 @@ func TestTransportThatPanicsIsAnOutage(t *testing.T) {
 				wantServed(t, m, fooKind)
 				start := time.Now()
 				if err := lookUp(m, newKind); err == nil || meta.IsNoMatchError(err) || time.Since(start) > 0 {
-					t.Errorf("a new kind while it is broken: %v after %v; want an error at once that is no NoMatch", err, time.Since(start))
+					t.Errorf("a new kind while it is broken: %v after %v; want an error at once that is no NoMatch",
+						err, time.Since(start))
 				}
 				time.Sleep(15 * time.Minute) // until the watches have ended, too
 				if reported := panics.Swap(0); (reported > 0) != strings.HasPrefix(name, "panic") || m.Status().Watching {
-					t.Errorf("%d panics were reported, watching %v; want each panic, none where the goroutine ends, and no watch", reported, m.Status().Watching)
+					t.Errorf("%d panics were reported, watching %v; want each panic, none where the goroutine ends, and no watch",
+						reported, m.Status().Watching)
 				}
 
 				broken.Store(false)

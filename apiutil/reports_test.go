@@ -306,7 +306,8 @@ func TestDebugPageIsSafe(t *testing.T) {
 				t.Errorf("Accept %q: want the error, and neither a tag of it nor the token %q:\n%s", accept, token, body)
 			}
 			if small := want == "text/html"; (len(body) < 16<<10) != small || (len(body) > 100<<10) == small {
-				t.Errorf("Accept %q: %d bytes for 300 groups; want less than 16 KiB of HTML, and all kinds in JSON", accept, len(body))
+				t.Errorf("Accept %q: %d bytes for 300 groups; want less than 16 KiB of HTML, and all kinds in JSON",
+					accept, len(body))
 			}
 		}
 		wantPage(t, h, "/", "<!doctype html>", "new.example.com", `"refreshInterval": "1h0m0s"`, `"started": false`, `\u003cscript\u003e`, "</html>")

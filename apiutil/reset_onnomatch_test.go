@@ -99,7 +99,8 @@ func TestResetOnNoMatchErrors(t *testing.T) {
 			resets = 0
 			got, without := apiutil.ResetOnNoMatch(err, resettableMapper{}), apiutil.ResetOnNoMatch(err)
 			if got != test.stale || (resets == 1) != test.stale || without {
-				t.Errorf("%s, %s: returned %t after %d resets, want %t; and %t without a mapper, want false", how, test.name, got, resets, test.stale, without)
+				t.Errorf("%s, %s: returned %t after %d resets, want %t; and %t without a mapper, want false",
+					how, test.name, got, resets, test.stale, without)
 			}
 		}
 	}
@@ -127,7 +128,8 @@ func TestResetOnNoMatchMappers(t *testing.T) {
 		}
 		got := apiutil.ResetOnNoMatch(fmt.Errorf("wrapped: %w", &meta.NoKindMatchError{}), test.mappers...)
 		if got != test.want || resets != test.plain || resetsWithContext != test.withContext {
-			t.Errorf("%s: returned %t after %d resets and %d with a context; want %+v", name, got, resets, resetsWithContext, test)
+			t.Errorf("%s: returned %t after %d resets and %d with a context; want %+v",
+				name, got, resets, resetsWithContext, test)
 		}
 	}
 }

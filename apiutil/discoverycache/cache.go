@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,19 +48,6 @@ func New(
 		engine:             e,
 		retries:            flowcontrol.NewTokenBucketPassiveRateLimiter(1.0/60, 4),
 	}
-}
-
-// cachedDiscovery answers from what a mapper knows.
-type cachedDiscovery struct {
-	discovery.DiscoveryInterface // answers what is not cached
-	engine                       *engine.Engine
-
-	last        atomic.Pointer[view]    // of the last read that has succeeded; nil: there was none
-	failure     atomic.Pointer[failure] // the last read, if that has failed; else nil
-	invalidated atomic.Uint64           // the sequence number of the last Invalidate
-
-	given   atomic.Pointer[view]           // what a deferred mapper has: the first since Invalidate
-	retries flowcontrol.PassiveRateLimiter // of deferred mappers that would read again at once
 }
 
 var (

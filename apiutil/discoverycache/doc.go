@@ -28,5 +28,5 @@ package discoverycache
 // The files, each of which uses only those below it:
 //
 //	cache.go   the methods of discovery.CachedDiscoveryInterface
-//	state.go   the states
+//	state.go   what a cache keeps, and its states
 //	view.go    what a snapshot of the mapper looks like to client-go

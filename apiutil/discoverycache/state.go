@@ -6,12 +6,29 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
+
+	clientgo "k8s.io/client-go/discovery"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/engine"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
+
+// cachedDiscovery answers from what a mapper knows.
+type cachedDiscovery struct {
+	clientgo.DiscoveryInterface // answers what is not cached
+	engine                      *engine.Engine
+
+	last        atomic.Pointer[view]    // of the last read that has succeeded; nil: there was none
+	failure     atomic.Pointer[failure] // the last read, if that has failed; else nil
+	invalidated atomic.Uint64           // the sequence number of the last Invalidate
+
+	given   atomic.Pointer[view]           // what a deferred mapper has: the first since Invalidate
+	retries flowcontrol.PassiveRateLimiter // of deferred mappers that would read again at once
+}
 
 // state is one of the four that the package's doc describes.
 type state int
@@ -34,7 +51,7 @@ type failure struct {
 
 const (
 	firstPause = 3 * time.Second // as for a read that gets no answer, see R7 in DESIGN.md
-	mostPause  = 30 * time.Second
+	maxPause   = 30 * time.Second
 )
 
 // state returns the state of the cache. last is the view to answer with if that is current, and failed is why it fails
@@ -91,7 +108,7 @@ func (d *cachedDiscovery) read() (v *view, outage error) {
 	last := d.failure.Load()
 	attempt := &failure{began: time.Now(), reset: d.engine.Reloader.Snapshot().LastReset(), pause: firstPause}
 	if last != nil {
-		attempt.pause = min(2*last.pause, mostPause)
+		attempt.pause = min(2*last.pause, maxPause)
 	}
 	timeout := d.engine.Options.RequestTimeout
 	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, discovery.NotAwaited(snapshot.Read{}, timeout))

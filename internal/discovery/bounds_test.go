@@ -107,7 +107,8 @@ func TestTooMuchIsNotDecoded(t *testing.T) {
 	status := []byte(`{"kind":"Status","message":"why","details":{"causes":[{}` + strings.Repeat(",{}", size/3) + `]}}`)
 	var parsed briefStatus
 	if took := allocated(func() { parsed, _ = parseStatus(status) }); parsed.Message != "why" || took > 1<<20 {
-		t.Errorf("a Status of %d bytes has taken %d, want 1 MiB at most; its message is %q", len(status), took, parsed.Message)
+		t.Errorf("a Status of %d bytes has taken %d, want 1 MiB at most; its message is %q",
+			len(status), took, parsed.Message)
 	}
 }
 
@@ -141,7 +142,8 @@ func TestLongTextsCostLittle(t *testing.T) {
 				t.Errorf("to show a text of %d bytes has taken %d; want 1 MiB at most", len(text), took)
 			}
 			if strings.Contains(shown, "x-") || shown == "" || len(shown) > maxErrorText {
-				t.Errorf("a secret of %d bytes in a text of %d is shown as %q; want none of the secret, and 1 to %d bytes", size, len(text), shown, maxErrorText)
+				t.Errorf("a secret of %d bytes in a text of %d is shown as %q; want none of the secret, and 1 to %d bytes",
+					size, len(text), shown, maxErrorText)
 			}
 		}
 	}

@@ -59,7 +59,8 @@ func readLive(t *testing.T, c *Client, s *snapshot.Snapshot) *snapshot.Snapshot 
 	for _, g := range s.Groups() {
 		versions, preferred, _, err := c.List(context.Background(), g.Name())
 		if err != nil || len(versions) != len(g.Versions()) {
-			t.Errorf("the list of group %q has versions %q, %v; want %d as in the document", g.Name(), versions, err, len(g.Versions()))
+			t.Errorf("the list of group %q has versions %q, %v; want %d as in the document",
+				g.Name(), versions, err, len(g.Versions()))
 			continue
 		}
 		s = s.WithGroup(g.Name(), versions, preferred, 2, s)
