@@ -138,7 +138,7 @@ func New(cfg *rest.Config, httpClient *http.Client, opts Options) (*Engine, erro
 func failureGap(opts Options) time.Duration {
 	pause := 2 * opts.MaxAge // as in the reloader's age
 	if opts.RefreshInterval > 0 || opts.WatchAPIs {
-		pause = max(pause, refresh.MostBackoff)
+		pause = max(pause, refresh.MaxBackoff)
 	}
 	return max(opts.UnhealthyAfter, pause+2*opts.RequestTimeout)
 }

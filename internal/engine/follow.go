@@ -99,8 +99,8 @@ func (e *Engine) Confirm(ctx context.Context, gvk schema.GroupVersionKind, wait 
 	return e.mappingIn(s, gvk)
 }
 
-// confirmBriefly waits for confirmTimeout at most, and not at all if a read has had no answer for so long already, or if
-// no read is allowed now.
+// confirmBriefly waits for confirmTimeout at most, and not at all if a read has had no answer for so long already, or
+// if no read is allowed now.
 func (e *Engine) confirmBriefly(ctx context.Context, gv schema.GroupVersion) (*snapshot.Snapshot, error) {
 	slow := fmt.Errorf("%s is not confirmed: a read of it has had no answer for %v", gv, confirmTimeout)
 	if e.Reloader.WaitingFor(gv) >= confirmTimeout {

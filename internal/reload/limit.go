@@ -36,9 +36,9 @@ func NewLimit(gv schema.GroupVersion, limiter flowcontrol.PassiveRateLimiter) *L
 // ErrLimited is the error of ReadLimited if the caller needs a new read, and none is allowed now.
 var ErrLimited = errors.New("no read is allowed now")
 
-// ReadLimited reads a version live. It returns the snapshot after a read that began after since: one that is under way,
-// or that was made within the limit and has ended, costs no token. The call goes on, or starts, also if all callers stop
-// waiting: whoever asks next needs its result.
+// ReadLimited reads a version live. It returns the snapshot after a read that began after since: one that is under
+// way, or that was made within the limit and has ended, costs no token. The call goes on, or starts, also if all
+// callers stop waiting: whoever asks next needs its result.
 func (r *Reloader) ReadLimited(ctx context.Context, limit *Limit, since snapshot.Seq) (*snapshot.Snapshot, error) {
 	joined, err := r.joinLimited(limit, since)
 	if joined == nil {

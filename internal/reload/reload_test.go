@@ -180,8 +180,8 @@ func TestCanceledCallGoesOnForOthers(t *testing.T) {
 	})
 }
 
-// Callers that wait for a token share the read that is made with it, also if they come back for its result after its end.
-// What is asked later needs a token of its own.
+// Callers that wait for a token share the read that is made with it, also if they come back for its result after its
+// end. What is asked later needs a token of its own.
 func TestLimitedReadsAreShared(t *testing.T) {
 	server, r := known(t, fakeapi.Aggregated())
 	ctx := context.Background()
