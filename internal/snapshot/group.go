@@ -45,6 +45,9 @@ type versionReads struct {
 // namedAgain reports whether a removed version was listed since its path answered 404. A lookup asks it again.
 func (r versionReads) namedAgain() bool { return r.removed && r.named > r.tried }
 
+// mayBeServed reports whether a lookup that names no version asks for this one.
+func (r versionReads) mayBeServed() bool { return !r.removed || r.namedAgain() }
+
 // lastTried returns the last read of the version, whether it succeeded or failed. It is 0 if nothing is known: the
 // version was never read, or was listed again since it was found removed.
 func (r versionReads) lastTried() Seq {
@@ -188,14 +191,16 @@ func (g *Group) table(version string) *Table {
 	return g.versions[i].Table
 }
 
+// liveReads returns the live reads of a version: none in a group of the document.
+func (g *Group) liveReads(i int) versionReads {
+	if g.overlay == nil {
+		return versionReads{}
+	}
+	return g.overlay.reads[i]
+}
+
 // removed reports whether a version was found removed.
-func (g *Group) removed(i int) bool { return g.overlay != nil && g.overlay.reads[i].removed }
-
-// namedAgain reports whether a version was found removed, and was listed since.
-func (g *Group) namedAgain(i int) bool { return g.overlay != nil && g.overlay.reads[i].namedAgain() }
-
-// mayBeServed reports whether a lookup that names no version asks for this one.
-func (g *Group) mayBeServed(i int) bool { return !g.removed(i) || g.namedAgain(i) }
+func (g *Group) removed(i int) bool { return g.liveReads(i).removed }
 
 // ClearUsed forgets that lookups were answered from the group, and reports whether one was since the last call.
 func (g *Group) ClearUsed() bool { return g.overlay != nil && g.overlay.used.Swap(false) }
@@ -214,24 +219,25 @@ func mark(flag *atomic.Bool) {
 	}
 }
 
-// listed returns the last read of group discovery.
+// listed returns the last read of group discovery. g may be nil.
 func (g *Group) listed() Seq {
-	if g.overlay == nil {
+	if g == nil || g.overlay == nil {
 		return 0
 	}
 	return g.overlay.listed
 }
 
-// lastLiveRead returns the last live read of group discovery or of a version.
-func (g *Group) lastLiveRead() Seq {
-	if g.overlay == nil {
-		return 0
+// confirmedBy reports whether the document that was read at now has all that is known of g: no live read is younger.
+// documented is what the document has of the group, or nil.
+func (g *Group) confirmedBy(documented *Group, now Seq) bool {
+	if documented == nil || !g.sameAsDocument(documented) {
+		return false
 	}
-	last := g.overlay.listed
-	for _, r := range g.overlay.reads {
-		last = max(last, r.tried)
+	last := g.listed()
+	for i := range g.versions {
+		last = max(last, g.liveReads(i).tried)
 	}
-	return last
+	return last < now
 }
 
 // served lists the positions of the versions that were not found removed: in server order, or the best one first. g

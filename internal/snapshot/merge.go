@@ -77,15 +77,11 @@ func (s *Snapshot) withDocument(name string, doc *Document, firstSinceReset bool
 		d.takeDocument(documented, now)
 	}
 	d.versions = slices.DeleteFunc(d.versions, func(v draftVersion) bool {
-		return v.removed && !v.namedAgain() && documented.indexOf(v.Name) < 0
+		return !v.mayBeServed() && documented.indexOf(v.Name) < 0
 	})
 	next := d.group(documented)
-	if documented == nil || !doc.aggregated {
-		return next
-	}
-	// The document alone is enough if it has all that is known, and no live read is younger.
-	if next.sameAsDocument(documented) && next.lastLiveRead() < now {
-		return documented
+	if doc.aggregated && next.confirmedBy(documented, now) {
+		return documented // which is enough, and all mappers share it
 	}
 	return next
 }
@@ -103,7 +99,7 @@ func (s *Snapshot) WithGroup(group string, versions []string, preferred string, 
 	if g == nil && len(versions) == 0 {
 		return s
 	}
-	if g != nil && now <= g.listed() {
+	if g.listed() >= now {
 		return s
 	}
 	if s.newsSince(group, from, now) {
@@ -126,29 +122,26 @@ func (s *Snapshot) WithGroup(group string, versions []string, preferred string, 
 //	a document that began later has news of it, and its resources       nothing changes
 //	otherwise                                                           what the read has found replaces what is known
 func (s *Snapshot) WithVersion(group, version string, found VersionResult, now Seq, from *Snapshot) *Snapshot {
-	d := s.draft(group)
-	known := d.version(version)
-	if known == nil && found.Table == nil {
+	g, documented := s.Group(group), s.documented(group)
+	if found.Table == nil && g.indexOf(version) < 0 {
 		return s
 	}
-	if known != nil && now <= known.tried {
+	if s.lastLiveRead(g, version) >= now {
 		return s
 	}
-	documented := s.documented(group)
-	listedLater := documented.indexOf(version) >= 0 && s.newsSince(group, from, now)
 	table := documented.table(version)
+	listedLater := documented.indexOf(version) >= 0 && s.newsSince(group, from, now)
 	if listedLater && table != nil {
 		return s
 	}
+	d := s.draft(group)
 	v := d.add(version)
 	v.takeLive(found, now)
-	if listedLater && d.listed < s.newsSeq {
+	if listedLater && s.newsSeq > d.listed {
 		v.named = s.newsSeq
 	}
-	// One copy for all mappers. A table with a resource list belongs to this mapper, and the document may have an
-	// older list.
-	if table != nil && v.Table.ResourceList() == nil && table.sameAnswers(v.Table) {
-		v.Table = table
+	if v.Table.mayShare(table) {
+		v.Table = table // one copy for all mappers
 	}
 	return s.with(d)
 }
@@ -184,22 +177,20 @@ func (s *Snapshot) exceedsDocument(g *Group) bool {
 // lookup may read each of very many groups.
 func (s *Snapshot) with(d *draft) *Snapshot {
 	g := d.group(s.documented(d.name))
-	i, known := s.position(d.name)
-	if g == nil && !known {
-		return s
-	}
 	next := *s
 	next.groups = slices.Clone(s.groups)
+	i, known := s.position(d.name)
 	switch {
+	case g == nil:
+		next.groups = slices.DeleteFunc(next.groups, func(old *Group) bool { return old.name == d.name })
 	case !known:
 		next.groups = append(next.groups, g)
-	case g == nil:
-		next.groups = slices.Delete(next.groups, i, i+1)
 	default:
+		old := s.groups[i]
 		next.groups[i] = g
-		next.lazy = new(lazy)
-		if s.exceedsDocument(s.groups[i]) || !s.exceedsDocument(g) { // no bound can be exceeded that was not before
-			if !g.sameAnswers(s.groups[i]) {
+		if s.exceedsDocument(old) || !s.exceedsDocument(g) { // as mostly: no more groups are to be bounded than before
+			next.lazy = new(lazy)
+			if !g.sameAnswers(old) {
 				next.generation++
 			}
 			return &next
@@ -244,32 +235,7 @@ func (next *Snapshot) forgetUndocumented() {
 
 // sameAnswers reports whether lookups in both snapshots have the same answers in the same order.
 func (s *Snapshot) sameAnswers(other *Snapshot) bool {
-	a, b := s.groups, other.groups
-	for {
-		a, b = withoutSame(a, b)
-		a, b = fromServing(a), fromServing(b)
-		if len(a) == 0 || len(b) == 0 {
-			return len(a) == len(b)
-		}
-		if a[0].name != b[0].name || !a[0].sameAnswers(b[0]) {
-			return false
-		}
-		a, b = a[1:], b[1:]
-	}
-}
-
-// withoutSame returns a and b from the first groups on that are not one.
-func withoutSame(a, b []*Group) (restA, restB []*Group) {
-	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
-		a, b = a[1:], b[1:]
-	}
-	return a, b
-}
-
-// fromServing returns the groups from the first on that serves something.
-func fromServing(groups []*Group) []*Group {
-	for len(groups) > 0 && groups[0].servesNothing() {
-		groups = groups[1:]
-	}
-	return groups
+	return slices.EqualFunc(s.Groups(), other.Groups(), func(a, b *Group) bool {
+		return a.name == b.name && a.sameAnswers(b)
+	})
 }

@@ -110,12 +110,11 @@ func (s *Snapshot) proved(g *Group, version string, q *Query, p Progress) bool {
 // whether the version's own path can be read: the lookup does not name the group, the document has the resources of
 // the version, and no live read has found anything else.
 func (s *Snapshot) DocumentProves(q *Query, group, version string) bool {
-	g := s.Group(group)
-	if g == nil || q.names(g) || !s.Aggregated() {
+	if q.names(group) || !s.Aggregated() {
 		return false
 	}
 	table := s.documented(group).table(version)
-	return table != nil && g.table(version).sameAnswers(table)
+	return table != nil && s.Group(group).table(version).sameAnswers(table)
 }
 
 // documentProvesAbsence reports whether the document proves that the server does not have a version.
@@ -125,7 +124,7 @@ func (s *Snapshot) documentProvesAbsence(q *Query, g *Group, version string) boo
 
 // documentSuffices reports whether the document is all that is known of a group that the lookup does not name.
 func (s *Snapshot) documentSuffices(q *Query, g *Group) bool {
-	return !q.names(g) && (g.overlay == nil || g.sameAsDocument(s.documented(g.name)))
+	return !q.names(g.name) && g.sameAsDocument(s.documented(g.name))
 }
 
 // believesDocument reports whether the lookup began before the mapper had read anything. It believes the document

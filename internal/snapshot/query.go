@@ -99,8 +99,8 @@ func (q *Query) NameType() string {
 // AnyGroup reports whether the lookup names no group.
 func (q *Query) AnyGroup() bool { return q.ByResource && q.Group == "" }
 
-// names reports whether it names g, and not only the beginning of its name.
-func (q *Query) names(g *Group) bool { return g.name == q.Group && !q.AnyGroup() }
+// names reports whether it names the group, and not only the beginning of its name.
+func (q *Query) names(group string) bool { return group == q.Group && !q.AnyGroup() }
 
 // anyVersion reports whether it names no version.
 func (q *Query) anyVersion() bool { return len(q.Versions) == 0 }
@@ -160,7 +160,7 @@ func (q *Query) versionsOf(g *Group) (names []string) {
 		return q.Versions
 	}
 	for _, i := range g.ranked {
-		if g.mayBeServed(int(i)) {
+		if g.liveReads(int(i)).mayBeServed() {
 			names = append(names, g.versions[i].Name)
 		}
 	}

@@ -21,7 +21,7 @@ func (s *Snapshot) versionReads(g *Group) (reads []Read) {
 	documented := s.documented(g.name)
 	for _, i := range g.ranked {
 		name := g.versions[i].Name
-		if g.mayBeServed(int(i)) || documented.indexOf(name) >= 0 {
+		if g.liveReads(int(i)).mayBeServed() || documented.indexOf(name) >= 0 {
 			reads = append(reads, ReadVersion(g.name, name))
 		}
 	}
@@ -47,7 +47,7 @@ func (s *Snapshot) RefreshReads(all bool, idle map[string]bool) (differing [][]R
 		case documented == nil:
 			for _, r := range s.versionReads(g) {
 				dropped = append(dropped, r)
-				tried[r] = s.readsOf(g, g.indexOf(r.Version)).tried
+				tried[r] = s.lastLiveRead(g, r.Version)
 			}
 		case !g.sameAsDocument(documented):
 			reads = s.LiveReads(g.name)

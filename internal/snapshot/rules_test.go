@@ -297,7 +297,7 @@ func (s *Snapshot) versionText(g *Group, i int) string {
 	if g.removed(i) {
 		text += "-"
 	}
-	if g.namedAgain(i) {
+	if s.readsOf(g, i).namedAgain() {
 		text += "?"
 	}
 	if v.Err != nil {

@@ -114,6 +114,15 @@ func (s *Snapshot) readsOf(g *Group, i int) versionReads {
 	return versionReads{answered: s.docSeq, named: s.newsSeq}
 }
 
+// lastLiveRead returns the last read of a version's own path, or 0. g may be nil.
+func (s *Snapshot) lastLiveRead(g *Group, version string) Seq {
+	i := g.indexOf(version)
+	if i < 0 {
+		return 0
+	}
+	return s.readsOf(g, i).tried
+}
+
 // documented returns what the document says of a group, or nil if it does not have the group.
 func (s *Snapshot) documented(group string) *Group {
 	if s.doc == nil {
