@@ -109,8 +109,8 @@ func (g *Group) kinds() (all []kindIn, states map[kindIn]kindState) {
 
 // change tells of a kind as g serves it.
 func (g *Group) change(what ChangeType, k kindIn) Change {
-	v := g.Version(k.version)
-	m := match{g, v, v.Table.ofKind(k.kind)}
+	i := g.indexOf(k.version)
+	m := match{g, i, g.versions[i].Table.ofKind(k.kind)}
 	c := Change{Type: what, Verbs: m.row.Verbs}
 	m.fill(&c.Mapping, k.kind)
 	return c

@@ -57,8 +57,8 @@ func (s *Snapshot) RESTMapping(gk schema.GroupKind, versions []string) (m *meta.
 // is specified.
 func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (all []*meta.RESTMapping, current bool, err error) {
 	q := &Query{Group: gk.Group, Name: gk.Kind, Versions: specified(versions), All: true}
-	var l lack
-	found := s.find(make([]match, 0, 4), q, &l)
+	var missing missingReads
+	found := s.find(make([]match, 0, 4), q, &missing)
 	if len(found) == 0 {
 		return nil, false, noKind(gk, versions)
 	}
@@ -79,7 +79,7 @@ func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (all []*
 		m.fill(&mappings[i], gk.Kind)
 		all[i] = &mappings[i]
 	}
-	return all, !l.any, nil
+	return all, !missing.any, nil
 }
 
 func noKind(gk schema.GroupKind, versions []string) error {
@@ -95,7 +95,7 @@ func (s *Snapshot) KindFor(query schema.GroupVersionResource) (kind schema.Group
 	if best.row == nil {
 		return kind, false, s.noMatch(query)
 	}
-	kind.Group, kind.Version, kind.Kind = best.group.name, best.version.Name, best.row.Kind
+	kind.Group, kind.Version, kind.Kind = best.group.name, best.version().Name, best.row.Kind
 	return kind, current, nil
 }
 
@@ -107,7 +107,7 @@ func (s *Snapshot) ResourceFor(query schema.GroupVersionResource) (resource sche
 	if best.row == nil {
 		return resource, false, s.noMatch(query)
 	}
-	resource.Group, resource.Version, resource.Resource = best.group.name, best.version.Name, best.row.Name
+	resource.Group, resource.Version, resource.Resource = best.group.name, best.version().Name, best.row.Name
 	return resource, current, nil
 }
 
@@ -125,8 +125,8 @@ func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) (resources []
 func allOf[T any](s *Snapshot, query schema.GroupVersionResource, of func(match) T) (all []T, current bool, err error) {
 	version := [1]string{query.Version}
 	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specified(version[:]), All: true}
-	var l lack
-	found := s.find(make([]match, 0, 4), q, &l)
+	var missing missingReads
+	found := s.find(make([]match, 0, 4), q, &missing)
 	if len(found) == 0 {
 		return nil, false, s.noMatch(query)
 	}
@@ -134,7 +134,7 @@ func allOf[T any](s *Snapshot, query schema.GroupVersionResource, of func(match)
 	for i, m := range found {
 		all[i] = of(m)
 	}
-	return all, !l.any, nil
+	return all, !missing.any, nil
 }
 
 // noMatch is the error of a lookup of a resource that found nothing; query is the caller's own.
@@ -151,13 +151,15 @@ func (s *Snapshot) noMatch(query schema.GroupVersionResource) error {
 func (s *Snapshot) ResourceSingularizer(resource string) (singular string, current bool, err error) {
 	name := schema.GroupVersionResource{Resource: resource}
 	q := &Query{Name: strings.ToLower(resource), ByResource: true, All: true}
-	var l lack
-	found := s.find(make([]match, 0, 4), q, &l)
+	var missing missingReads
+	found := s.find(make([]match, 0, 4), q, &missing)
 	for _, m := range found {
 		if m.row.Singular != "" {
-			l, q.All = lack{}, false // only the groups before the first match count
-			s.lacking(q, found, &l)
-			return m.row.Singular, !l.any, nil
+			// Only the groups before the first match count.
+			q.All = false
+			missing = missingReads{}
+			s.addMissing(q, found, &missing)
+			return m.row.Singular, !missing.any, nil
 		}
 		err = fmt.Errorf("no singular of resource %v has been defined", resource)
 	}
@@ -167,7 +169,7 @@ func (s *Snapshot) ResourceSingularizer(resource string) (singular string, curre
 	case q.Name == "":
 		err = missingResource(coerce(name))
 	}
-	return resource, s.read > s.reset, err
+	return resource, s.docSeq > s.resetSeq, err
 }
 
 func missingResource(q schema.GroupVersionResource) error {

@@ -14,9 +14,9 @@ import (
 // Lookups make it when they need it: it is large, and most mappers get no lookup without a group.
 // No answer depends on whether it exists.
 type lazy struct {
-	walks  atomic.Int64                        // how many lookups went through all groups
-	byStem atomic.Pointer[map[string][]*Group] // nil until made
-	open   atomic.Pointer[unsettled]           // likewise
+	walks     atomic.Int64                        // how many lookups went through all groups
+	byStem    atomic.Pointer[map[string][]*Group] // nil until made
+	unsettled atomic.Pointer[unsettledGroups]     // likewise
 }
 
 // walksBeforeIndex is how many lookups go through all groups before one of them makes the
@@ -25,9 +25,9 @@ type lazy struct {
 // twice the least possible. Of many concurrent lookups only one makes the index.
 const walksBeforeIndex = 16
 
-// among returns, in their order, the groups that may have a resource of that name. It may
+// groupsWithName returns, in their order, the groups that may have a resource of that name. It may
 // return too many groups, but never too few.
-func (x *lazy) among(groups []*Group, name string) []*Group {
+func (x *lazy) groupsWithName(groups []*Group, name string) []*Group {
 	key := stem(name)
 	if x == nil || key == "" {
 		return groups
@@ -41,10 +41,10 @@ func (x *lazy) among(groups []*Group, name string) []*Group {
 	return groups
 }
 
-// unsettled are the positions of the groups that are not settled, for snapshots with these sequence numbers.
-type unsettled struct {
-	read, reset Seq // 0 if all groups are the document's: mappers with other numbers share it
-	positions   []int
+// unsettledGroups are the positions of the groups that are not settled, for snapshots with these sequence numbers.
+type unsettledGroups struct {
+	docSeq, resetSeq Seq // 0 if all groups are the document's: mappers with other numbers share it
+	positions        []int
 }
 
 // fill makes the index of names. Most names are in one group only. For these it uses a part of the

@@ -99,8 +99,8 @@ func (q *Query) NameType() string {
 // AnyGroup reports whether the lookup names no group.
 func (q *Query) AnyGroup() bool { return q.ByResource && q.Group == "" }
 
-// names reports whether it names g, and not only the beginning of its name.
-func (q *Query) names(g *Group) bool { return g.name == q.Group && !q.AnyGroup() }
+// names reports whether it names the group, and not only the beginning of its name.
+func (q *Query) names(group string) bool { return group == q.Group && !q.AnyGroup() }
 
 // anyVersion reports whether it names no version.
 func (q *Query) anyVersion() bool { return len(q.Versions) == 0 }
@@ -117,51 +117,51 @@ func (q *Query) WantsVersion(version string) bool {
 	return q.anyVersion() || slices.Contains(q.Versions, version)
 }
 
-// in returns what q finds in v, or nil. v may be nil.
-func (q *Query) in(v *Version) *Resource {
+// in returns what q finds among the resources of a version, or nil. t may be nil.
+func (q *Query) in(t *Table) *Resource {
 	if q.ByResource {
-		return v.table().find(q.Name)
+		return t.find(q.Name)
 	}
-	return v.table().ofKind(q.Name)
+	return t.ofKind(q.Name)
 }
 
 // findsIn reports whether a version of g serves what the lookup looks for.
 func (q *Query) findsIn(g *Group) bool {
-	return slices.ContainsFunc(g.versions, func(v Version) bool { return q.WantsVersion(v.Name) && q.in(&v) != nil })
+	return slices.ContainsFunc(g.versions, func(v Version) bool { return q.WantsVersion(v.Name) && q.in(v.Table) != nil })
 }
 
 // positions returns where in g.versions the versions stand that q is about, in its order: the
 // caller's if it names them, else that of the server if everything is looked for, else the best one
-// first. The caller must not change the slice, which may use room.
-func (q *Query) positions(g *Group, room []int32) []int32 {
-	switch {
-	case q.All:
+// first. scratch is memory that the result may use. The caller must not change the result.
+func (q *Query) positions(g *Group, scratch []int32) []int32 {
+	if q.All {
 		for i := range g.versions {
 			if q.WantsVersion(g.versions[i].Name) {
-				room = append(room, int32(i))
+				scratch = append(scratch, int32(i))
 			}
 		}
-	case q.anyVersion():
+		return scratch
+	}
+	if q.anyVersion() {
 		return g.ranked
-	default:
-		for _, name := range q.Versions {
-			if i := g.indexOf(name); i >= 0 {
-				room = append(room, int32(i))
-			}
+	}
+	for _, name := range q.Versions {
+		if i := g.indexOf(name); i >= 0 {
+			scratch = append(scratch, int32(i))
 		}
 	}
-	return room
+	return scratch
 }
 
-// about lists the versions of g that the lookup is about: those that it names, else those that
-// are served or may be again, the best one first.
-func (q *Query) about(g *Group) (names []string) {
+// versionsOf lists the versions of g that the lookup is about: those that it names, else those that
+// may be served, the best one first.
+func (q *Query) versionsOf(g *Group) (names []string) {
 	if !q.anyVersion() {
 		return q.Versions
 	}
 	for _, i := range g.ranked {
-		if v := &g.versions[i]; !v.Removed || v.returned() {
-			names = append(names, v.Name)
+		if g.liveReads(int(i)).mayBeServed() {
+			names = append(names, g.versions[i].Name)
 		}
 	}
 	return names

@@ -143,6 +143,13 @@ func (t *Table) sameResourceList(other *Table) bool {
 	return a == b || equality.Semantic.DeepEqual(a, b)
 }
 
+// mayShare reports whether a mapper may keep other, a table of the document, instead of t, because both give the same
+// answers. A table with a resource list belongs to one mapper, and the document may have an older list. t and other
+// may be nil.
+func (t *Table) mayShare(other *Table) bool {
+	return other != nil && t.ResourceList() == nil && other.sameAnswers(t)
+}
+
 // topLevel returns copies of the resources that are not subresources, with singular
 // names filled in.
 func topLevel(resources []Resource) []Resource {
