@@ -132,7 +132,9 @@ func TestLookupsAtOnce(t *testing.T) {
 	} {
 		ask := func(m *apiutil.DynamicRESTMapper, i int) error {
 			numbered := strings.NewReplacer("#", strconv.Itoa(i))
-			_, err := lookup(context.Background(), m, test.what, numbered.Replace(test.group), numbered.Replace(test.kind), test.versions...)
+			_, err := lookup(
+				context.Background(), m, test.what, numbered.Replace(test.group), numbered.Replace(test.kind), test.versions...,
+			)
 			return err
 		}
 		t.Run(name, func(t *testing.T) {
@@ -235,7 +237,8 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	}
 	eachWarmMapper(t, 3, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		server.SetFault(fakeapi.InGroup(hanging.Group), fakeapi.Timeout())
-		before, reason := goroutines(), &meta.NoKindMatchError{GroupKind: typical.GroupKind()} // of another lookup, which says nothing of this one
+		// of another lookup, which says nothing of this one
+		before, reason := goroutines(), &meta.NoKindMatchError{GroupKind: typical.GroupKind()}
 		for range 200 {
 			for name, call := range calls {
 				ctx, cancel := context.WithTimeoutCause(context.Background(), latency/2, reason)

@@ -214,7 +214,9 @@ func fakeVersion(name string, kinds ...string) fakeapi.Version {
 		kind, cluster := strings.CutSuffix(kind, ":cluster")
 		kind, short, _ := strings.Cut(kind, "~")
 		singular := strings.ToLower(kind)
-		r := fakeapi.Resource{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: !cluster, Subresources: []string{"status"}}
+		r := fakeapi.Resource{
+			Name: singular + "s", Singular: singular, Kind: kind, Namespaced: !cluster, Subresources: []string{"status"},
+		}
 		if short != "" {
 			r.ShortNames = []string{short}
 		}

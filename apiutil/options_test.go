@@ -34,7 +34,9 @@ func TestConstructorsDoNothing(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	server := newServer(fakeapi.Aggregated())
 	cfg, client := server.Config(), server.Client()
-	all := apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Millisecond, WatchAPIs: true, NegativeTTL: time.Hour, UnhealthyAfter: time.Nanosecond}
+	all := apiutil.DynamicRESTMapperOptions{
+		RefreshInterval: time.Millisecond, WatchAPIs: true, NegativeTTL: time.Hour, UnhealthyAfter: time.Nanosecond,
+	}
 	for range 20 {
 		meta.MaybeResetRESTMapper(must(apiutil.NewDynamicRESTMapper(cfg, client)))
 		meta.MaybeResetRESTMapper(must(apiutil.DynamicRESTMapperProvider(all)(cfg, client)))
@@ -63,10 +65,20 @@ func TestArgumentsThatCannotBe(t *testing.T) {
 		rows = append(rows, arguments{cfg, client, opts, want})
 	}
 	for _, host := range []string{
-		"http://admin:secret@[host", "https://admin:my secret@host", "https://admin:se/secret@host%zz", "admin:secret@host:443/path",
-		"https://admin:secret%zz@host", "https://admin:secret@host:port", "//admin:secret@host/path", "//admin:se/secret@host", "admin:secret@host%zz",
+		"http://admin:secret@[host",
+		"https://admin:my secret@host",
+		"https://admin:se/secret@host%zz",
+		"admin:secret@host:443/path",
+		"https://admin:secret%zz@host",
+		"https://admin:secret@host:port",
+		"//admin:secret@host/path",
+		"//admin:se/secret@host",
+		"admin:secret@host%zz",
 	} {
-		rows = append(rows, arguments{&rest.Config{Host: host}, client, options{}, "host"}, arguments{&rest.Config{Host: host}, client, options{WatchAPIs: true}, "host"})
+		rows = append(
+			rows, arguments{&rest.Config{Host: host}, client, options{}, "host"},
+			arguments{&rest.Config{Host: host}, client, options{WatchAPIs: true}, "host"},
+		)
 	}
 	for _, row := range rows {
 		m, err := apiutil.NewDynamicRESTMapperWithOptions(row.cfg, row.client, row.opts)
@@ -88,7 +100,10 @@ func TestArgumentsThatCannotBe(t *testing.T) {
 // The caller may change its arguments and its results: neither affects the mapper.
 func TestArgumentsAndAnswersBelongToTheCaller(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo"), fakeVersion("v2", "Foo")))
+	server := fakeapi.New(
+		fakeGroup("", fakeVersion("v1", "Pod")),
+		fakeGroup("example.com", fakeVersion("v1", "Foo"), fakeVersion("v2", "Foo")),
+	)
 	cfg, client := server.Config(), server.Client()
 	m := must(apiutil.NewDynamicRESTMapper(cfg, client))
 	if client.CheckRedirect != nil {
@@ -236,7 +251,8 @@ func TestReportThatHangs(t *testing.T) {
 		const reads, kinds, most = 64, 4000, 1024 // most is how many calls wait
 		calls, hang, start := 0, make(chan struct{}), time.Now()
 		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: noMiss{func() { calls++; <-hang }}, RefreshInterval: time.Hour})
+		hanging := noMiss{func() { calls++; <-hang }}
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: hanging, RefreshInterval: time.Hour})
 		stop := startMapper(t, m)
 		var heap [reads + 1]uint64
 		running := 0
@@ -287,7 +303,8 @@ func TestCallbackThatPanics(t *testing.T) {
 		panics := countPanics(t)
 		inBubble(t, func(t *testing.T) {
 			calls := 0
-			m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{Metrics: noMiss{func() { calls++; fail() }}})
+			failing := noMiss{func() { calls++; fail() }}
+			m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{Metrics: failing})
 			for i := range 3 {
 				readAll(t, m)
 				synctest.Wait()

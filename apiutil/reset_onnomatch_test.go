@@ -51,9 +51,13 @@ func TestResetOnNoMatchErrors(t *testing.T) {
 		return apierrors.NewGenericServerResponse(code, verb, resource, name, "404 page not found", 0, true)
 	}
 	status := func(details *metav1.StatusDetails) error {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Details: details}}
+		return &apierrors.StatusError{
+			ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Details: details},
+		}
 	}
-	missingObject, forbidden := apierrors.NewNotFound(resource, "my-foo"), apierrors.NewForbidden(resource, "my-foo", errors.New("no"))
+	missingObject, forbidden := apierrors.NewNotFound(resource, "my-foo"), apierrors.NewForbidden(
+		resource, "my-foo", errors.New("no"),
+	)
 	noKind := &meta.NoKindMatchError{GroupKind: fooKind.GroupKind(), SearchedVersions: []string{"v1"}}
 	noResource := &meta.NoResourceMatchError{PartialResource: resource.WithVersion("v1")}
 	for _, test := range []struct {
@@ -107,16 +111,20 @@ func TestResetOnNoMatchErrors(t *testing.T) {
 }
 
 func TestResetOnNoMatchMappers(t *testing.T) {
-	own, cannot := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{}), meta.NewDefaultRESTMapper(nil)
+	own, cannot := newMapper(
+		t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{},
+	), meta.NewDefaultRESTMapper(nil)
 	var nilOwn *apiutil.DynamicRESTMapper
 	for name, test := range map[string]struct {
 		mappers            []meta.RESTMapper
 		plain, withContext int
 		want               bool
 	}{
-		"none":           {},
-		"nil":            {mappers: []meta.RESTMapper{nil, nil}},
-		"nil pointers":   {mappers: []meta.RESTMapper{nilOwn, (*meta.DefaultRESTMapper)(nil), (*restmapper.DeferredDiscoveryRESTMapper)(nil)}},
+		"none": {},
+		"nil":  {mappers: []meta.RESTMapper{nil, nil}},
+		"nil pointers": {
+			mappers: []meta.RESTMapper{nilOwn, (*meta.DefaultRESTMapper)(nil), (*restmapper.DeferredDiscoveryRESTMapper)(nil)},
+		},
 		"that cannot be": {mappers: []meta.RESTMapper{cannot}},
 		"our own":        {mappers: []meta.RESTMapper{own}, want: true},
 		"in both ways":   {mappers: []meta.RESTMapper{bothMapper{}}, withContext: 1, want: true},

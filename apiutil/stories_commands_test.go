@@ -40,7 +40,9 @@ func (s *storyStage) command(name string, args []string) (output string, err err
 	case "reset":
 		s.mapper.Reset()
 	case "miss":
-		for _, err := range []error{miss(s.mapper, "nowhere.example.com"), miss(s.mapper, otherKind.Group), missByResource(s.mapper, "")} {
+		for _, err := range []error{
+			miss(s.mapper, "nowhere.example.com"), miss(s.mapper, otherKind.Group), missByResource(s.mapper, ""),
+		} {
 			if !meta.IsNoMatchError(err) {
 				s.t.Errorf("a lookup of what is nowhere: %v", err)
 			}
@@ -67,7 +69,8 @@ func (s *storyStage) command(name string, args []string) (output string, err err
 		return s.observe(name, args), nil
 	case "requests", "asked", "atmost", "atleast", "forget":
 		return s.requests(name, args)
-	case "begin", "ended", "wait", "waits", "run", "lingers", "ends", "quits", "cancel", "runs", "busy", "subscribe", "unsubscribe", "changes":
+	case "begin", "ended", "wait", "waits", "run", "lingers", "ends", "quits", "cancel", "runs", "busy", "subscribe",
+		"unsubscribe", "changes":
 		return s.background(name, args)
 	case "crd", "apiservice", "watches":
 		for of, path := range map[string]string{"crd": crdsPath, "apiservice": apiServicesPath} {
@@ -440,8 +443,10 @@ func (s *storyStage) upset(name string, args []string) error {
 		s.server.SetForms(forms)
 	case "speak":
 		forms := map[string]fakeapi.Forms{
-			"protobuf": fakeapi.Aggregated(), "JSON": {V2: true, ETag: true}, "protobuf-without-ETag": {V2: true, Protobuf: true},
-			"JSON-without-ETag": {V2: true}, "v2beta1": fakeapi.V2Beta1Only(), "legacy": fakeapi.Legacy(),
+			"protobuf":              fakeapi.Aggregated(),
+			"JSON":                  {V2: true, ETag: true},
+			"protobuf-without-ETag": {V2: true, Protobuf: true},
+			"JSON-without-ETag":     {V2: true}, "v2beta1": fakeapi.V2Beta1Only(), "legacy": fakeapi.Legacy(),
 		}[args[0]]
 		forms.StatusNotFound = s.forms.StatusNotFound
 		s.server.SetForms(forms)
@@ -450,7 +455,9 @@ func (s *storyStage) upset(name string, args []string) error {
 		s.server.SetLatency(latency)
 		return err
 	case "boot":
-		s.ready = s.server.Boot(fakeapi.Booting{Unknown: args[1:], Answering: args[0] == "answering", Absent: args[0] == "absent"})
+		s.ready = s.server.Boot(
+			fakeapi.Booting{Unknown: args[1:], Answering: args[0] == "answering", Absent: args[0] == "absent"},
+		)
 	case "ready":
 		if len(args) == 0 {
 			s.ready()

@@ -72,7 +72,9 @@ func (s *storyStage) discover(command string, args []string) (string, error) {
 		mapping, err := s.deferred.RESTMapping(schema.GroupKind{Group: groupOf(args[0]), Kind: args[1]}, args[2:]...)
 		return answerWord(mappingText(mapping), err), nil
 	case "short": // as kubectl looks up what its user has typed
-		kind, err := restmapper.NewShortcutExpander(s.deferred, s.cache, nil).KindFor(schema.GroupVersionResource{Resource: args[0]})
+		kind, err := restmapper.NewShortcutExpander(s.deferred, s.cache, nil).KindFor(
+			schema.GroupVersionResource{Resource: args[0]},
+		)
 		return answerWord(kindText(kind), err), nil
 	case "reset-deferred":
 		s.deferred.Reset()

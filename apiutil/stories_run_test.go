@@ -32,7 +32,10 @@ var errRun = errors.New("failing")
 
 // runResults are what it returns.
 var runResults = map[string]error{
-	"nil": nil, "failing": errRun, "canceled": context.Canceled, "both": fmt.Errorf("stopping: %w", errors.Join(context.Canceled, errRun)),
+	"nil":      nil,
+	"failing":  errRun,
+	"canceled": context.Canceled,
+	"both":     fmt.Errorf("stopping: %w", errors.Join(context.Canceled, errRun)),
 }
 
 func runController(t *testing.T, m *apiutil.DynamicRESTMapper, gvks []schema.GroupVersionKind) *controller {

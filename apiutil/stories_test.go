@@ -285,8 +285,11 @@ func (s *storyStage) trace() (lines []string) {
 func (s *storyStage) begin(args []string) error {
 	var opts apiutil.DynamicRESTMapperOptions
 	durations := map[string]*time.Duration{
-		"RefreshInterval": &opts.RefreshInterval, "MaxAge": &opts.MaxAge, "NegativeTTL": &opts.NegativeTTL, "UnhealthyAfter": &opts.UnhealthyAfter,
-		"RequestTimeout": &opts.RequestTimeout,
+		"RefreshInterval": &opts.RefreshInterval,
+		"MaxAge":          &opts.MaxAge,
+		"NegativeTTL":     &opts.NegativeTTL,
+		"UnhealthyAfter":  &opts.UnhealthyAfter,
+		"RequestTimeout":  &opts.RequestTimeout,
 	}
 	s.metrics, s.began, s.sent, s.cache = &recordedMetrics{}, time.Now(), nil, nil
 	for _, arg := range args {
@@ -345,13 +348,26 @@ func (s *storyStage) end() {
 func storyFaults() map[string]fakeapi.Fault {
 	return map[string]fakeapi.Fault{
 		"503": fakeapi.Status(503, 0), "403": fakeapi.Status(403, 0), "hang": fakeapi.Timeout(), "refuse": fakeapi.Refused(),
-		"login": fakeapi.LoginPage(), "drip": fakeapi.SlowDrip(time.Second), "lost": fakeapi.Empty(404), "404": fakeapi.Status(404, 0),
-		"cut": fakeapi.ResetMidBody(), "401": fakeapi.Status(401, 0), "429": fakeapi.Status(429, 0), "500": fakeapi.Status(500, 0),
-		"empty": fakeapi.EmptyGroupList(), "503-once": fakeapi.Times(1, fakeapi.Status(503, 0)), "refuse-once": fakeapi.Times(1, fakeapi.Refused()),
-		"404-once": fakeapi.Times(1, fakeapi.NotFound()), "404-twice": fakeapi.Times(2, fakeapi.NotFound()), "no-route": fakeapi.LostRoute(), "no-service": fakeapi.LostService("tenant"),
+		"login":       fakeapi.LoginPage(),
+		"drip":        fakeapi.SlowDrip(time.Second),
+		"lost":        fakeapi.Empty(404),
+		"404":         fakeapi.Status(404, 0),
+		"cut":         fakeapi.ResetMidBody(),
+		"401":         fakeapi.Status(401, 0),
+		"429":         fakeapi.Status(429, 0),
+		"500":         fakeapi.Status(500, 0),
+		"empty":       fakeapi.EmptyGroupList(),
+		"503-once":    fakeapi.Times(1, fakeapi.Status(503, 0)),
+		"refuse-once": fakeapi.Times(1, fakeapi.Refused()),
+		"404-once":    fakeapi.Times(1, fakeapi.NotFound()),
+		"404-twice":   fakeapi.Times(2, fakeapi.NotFound()),
+		"no-route":    fakeapi.LostRoute(),
+		"no-service":  fakeapi.LostService("tenant"),
 		// Too busy, and when to come back:
-		"busy": fakeapi.Status(503, 1), "busy-once": fakeapi.Times(1, fakeapi.Status(500, 1)), "busy-twice": fakeapi.Times(2, fakeapi.Status(429, 2)),
-		"busy-long": fakeapi.Status(503, 10), "busy-ages": fakeapi.Status(503, 1<<62), "403-later": fakeapi.Status(403, 1),
+		"busy":       fakeapi.Status(503, 1),
+		"busy-once":  fakeapi.Times(1, fakeapi.Status(500, 1)),
+		"busy-twice": fakeapi.Times(2, fakeapi.Status(429, 2)),
+		"busy-long":  fakeapi.Status(503, 10), "busy-ages": fakeapi.Status(503, 1<<62), "403-later": fakeapi.Status(403, 1),
 	}
 }
 

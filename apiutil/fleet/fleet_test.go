@@ -113,15 +113,20 @@ func TestEngageErrors(t *testing.T) {
 		cancelGone(errors.New("the cluster is gone"))
 
 		for want, err := range map[string]error{
-			"a <nil>, was not made by the fleet, set MapperProvider":         f.Engage(t.Context(), "a", nil),
-			"a *apiutil.DynamicRESTMapper, was not made":                     f.Engage(t.Context(), "a", (*apiutil.DynamicRESTMapper)(nil)),
-			"a *meta.DefaultRESTMapper, was not made by the fleet":           f.Engage(t.Context(), "a", meta.NewDefaultRESTMapper(nil)),
+			"a <nil>, was not made by the fleet, set MapperProvider": f.Engage(t.Context(), "a", nil),
+			"a *apiutil.DynamicRESTMapper, was not made": f.Engage(
+				t.Context(), "a", (*apiutil.DynamicRESTMapper)(nil),
+			),
+			"a *meta.DefaultRESTMapper, was not made by the fleet": f.Engage(
+				t.Context(), "a", meta.NewDefaultRESTMapper(nil),
+			),
 			"a *apiutil.DynamicRESTMapper, was not made by the fleet":        f.Engage(t.Context(), "a", notOfAFleet),
 			"DynamicRESTMapper, was not made by the fleet":                   f.Engage(t.Context(), "a", another.newMapper(t)),
 			"RESTMapper was started before, but only the fleet may start it": f.Engage(t.Context(), "a", started),
 			"the cluster is gone": f.Engage(gone, "a", f.newMapper(t)),
 		} {
-			if err == nil || !strings.Contains(err.Error(), `cluster "a" does not join`) || !strings.Contains(err.Error(), want) {
+			if err == nil || !strings.Contains(err.Error(), `cluster "a" does not join`) ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("%v; want %q", err, want)
 			}
 		}

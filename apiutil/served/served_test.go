@@ -160,6 +160,7 @@ func TestPanicOfRunReachesTheCaller(t *testing.T) {
 				t.Error("the panic did not reach the caller")
 			}
 		}()
-		_ = served.RunWhile(context.Background(), m, func(context.Context) error { panic("from run") }, widget.WithVersion("v1"))
+		run := func(context.Context) error { panic("from run") }
+		_ = served.RunWhile(context.Background(), m, run, widget.WithVersion("v1"))
 	})
 }
