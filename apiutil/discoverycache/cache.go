@@ -113,11 +113,12 @@ func (d *cachedDiscovery) ServerResourcesForGroupVersion(groupVersion string) (*
 	if v == nil {
 		return nil, outage
 	}
-	if list, ok, err := v.resourceList(gv); ok {
-		return list, err
-	}
+	list, isKnown, err := v.resourceList(gv)
 	if outage != nil {
-		return nil, outage
+		return list, outage
+	}
+	if isKnown {
+		return list, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), d.engine.Options.RequestTimeout)
 	defer cancel()
@@ -125,7 +126,8 @@ func (d *cachedDiscovery) ServerResourcesForGroupVersion(groupVersion string) (*
 	if err != nil {
 		return nil, err
 	}
-	if list, ok, err := newView(read, engine.FailedVersions(read)).resourceList(gv); ok {
+	list, isKnown, err = newView(read, engine.FailedVersions(read)).resourceList(gv)
+	if isKnown {
 		return list, err
 	}
 	return nil, memory.ErrCacheNotFound // callers compare it

@@ -5,6 +5,8 @@
 package discoverycache
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	ours "github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
@@ -51,6 +54,33 @@ func (s *stateTest) want(when string, want state) {
 	if got, _, _ := s.cache.state(); got != want {
 		s.Errorf("%s, the cache is %s; want %s", when, names[got], names[want])
 	}
+}
+
+// The error of an outage is that of each version, and its text is short, however many versions there are.
+func TestErrorOfAnOutage(t *testing.T) {
+	inEachForm(t, func(s *stateTest) {
+		s.use(true, false)
+		s.server.SetFault(fakeapi.All(), fakeapi.Refused())
+		s.mapper.Reset()
+		_, lists, outage := s.cache.ServerGroupsAndResources()
+		failed, _ := discovery.GroupDiscoveryFailedErrorGroups(outage)
+		if len(failed) != len(lists) {
+			s.Errorf("%d lists, and errors of %d versions; want those of all", len(lists), len(failed))
+		}
+		for gv, err := range failed {
+			var failure *ours.Error
+			if !errors.As(err, &failure) || failure.Path != "/api" {
+				s.Errorf("%s: %v; want an error of /api", gv, err)
+			}
+		}
+		list, err := s.cache.ServerResourcesForGroupVersion("g0003.example.com/v1")
+		if list == nil || err == nil || !strings.Contains(err.Error(), "connection refused") {
+			s.Errorf("one version: %v, %v; want its list, and the reason", list, err)
+		}
+		if text := outage.Error(); strings.Count(text, "connection refused") != 1 {
+			s.Errorf("%s; want the reason once", text)
+		}
+	})
 }
 
 // use uses the cache, and returns how many requests that has sent.
