@@ -58,3 +58,16 @@ func (e *Engine) ReadAll(ctx context.Context) Everything {
 	}
 	return all
 }
+
+// FailedVersions returns the versions whose last read failed, with the errors.
+func FailedVersions(s *snapshot.Snapshot) map[schema.GroupVersion]error {
+	failed := map[schema.GroupVersion]error{}
+	for _, g := range s.Groups() {
+		for _, v := range g.Versions() {
+			if v.Err != nil {
+				failed[schema.GroupVersion{Group: g.Name(), Version: v.Name}] = v.Err
+			}
+		}
+	}
+	return failed
+}

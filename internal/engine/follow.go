@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/follow"
@@ -46,45 +44,8 @@ func (e *Engine) Generation() uint64 {
 // Hint implements follow.Source.
 func (e *Engine) Hint(err error) string { return report.Hint(e.Reloader.Snapshot(), err) }
 
-const (
-	// confirmTimeout is how long a caller waits briefly.
-	confirmTimeout = 2 * time.Second
-	// confirmPeriod is the time between live reads of a version after a burst of confirmBurst: at most 19 in a minute.
-	confirmPeriod = 4 * time.Second
-	confirmBurst  = 4
-	// maxLimits bounds the memory that confirmations of more and more versions can take.
-	maxLimits = 4096
-)
-
-// confirmLimits has the limits of the live reads of each version, one for callers that wait briefly and one for the
-// others. The zero value is ready to use.
-type confirmLimits struct {
-	mu     sync.Mutex // held for a moment only
-	limits map[confirmLimit]*reload.Limit
-}
-
-type confirmLimit struct {
-	schema.GroupVersion
-	wait follow.Wait
-}
-
-// of returns the limit of the reads of a version.
-func (l *confirmLimits) of(gv schema.GroupVersion, wait follow.Wait) *reload.Limit {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	key := confirmLimit{gv, wait}
-	limit := l.limits[key]
-	if limit != nil {
-		return limit
-	}
-	if l.limits == nil || len(l.limits) >= maxLimits {
-		l.limits = map[confirmLimit]*reload.Limit{}
-	}
-	perSecond := 1 / float32(confirmPeriod.Seconds())
-	limit = reload.NewLimit(gv, flowcontrol.NewTokenBucketPassiveRateLimiter(perSecond, confirmBurst))
-	l.limits[key] = limit
-	return limit
-}
+// confirmTimeout is how long a caller waits briefly.
+const confirmTimeout = 2 * time.Second
 
 // Confirm implements follow.Source.
 func (e *Engine) Confirm(ctx context.Context, gvk schema.GroupVersionKind, wait follow.Wait) (*meta.RESTMapping, error) {
