@@ -33,8 +33,8 @@ func Diff(from, to *Snapshot) []Change {
 	var changes []Change
 	for i, old := range from.groups {
 		if g := to.groupAt(i, old.name); g != old {
-			_, now := g.kinds()
-			was, _ := old.kinds()
+			_, now := g.kindStates()
+			was, _ := old.kindStates()
 			for _, k := range was {
 				if _, ok := now[k]; !ok {
 					changes = append(changes, old.change(ChangeRemoved, k))
@@ -44,8 +44,8 @@ func Diff(from, to *Snapshot) []Change {
 	}
 	for i, g := range to.groups {
 		if old := from.groupAt(i, g.name); old != g {
-			_, was := old.kinds()
-			all, now := g.kinds()
+			_, was := old.kindStates()
+			all, now := g.kindStates()
 			for _, k := range all {
 				before, existed := was[k]
 				switch {
@@ -64,9 +64,9 @@ func Diff(from, to *Snapshot) []Change {
 func (s *Snapshot) KindsWhere(wanted func(*Resource) bool) (kinds []Change) {
 	for _, g := range s.groups {
 		for _, v := range g.versions {
-			for i := range v.Table.all() {
-				if r := &v.Table.rows[i]; wanted(r) && v.Table.spelled(r.Kind) == r {
-					kinds = append(kinds, g.change(ChangeAdded, kindIn{v.Name, r.Kind}))
+			for i := range v.Table.allRows() {
+				if r := &v.Table.rows[i]; wanted(r) && v.Table.byKind(r.Kind) == r {
+					kinds = append(kinds, g.change(ChangeAdded, versionKind{v.Name, r.Kind}))
 				}
 			}
 		}
@@ -75,7 +75,7 @@ func (s *Snapshot) KindsWhere(wanted func(*Resource) bool) (kinds []Change) {
 }
 
 // kindIn is a kind, as the server spells it, in a version of a group.
-type kindIn struct{ version, kind string }
+type versionKind struct{ version, kind string }
 
 // kindState is what is known of it.
 type kindState struct {
@@ -85,34 +85,34 @@ type kindState struct {
 
 // kinds returns the kinds of all versions, in server order, and what is known of them; g may
 // be nil.
-func (g *Group) kinds() (all []kindIn, states map[kindIn]kindState) {
+func (g *Group) kindStates() (all []versionKind, states map[versionKind]kindState) {
 	if g == nil {
 		return nil, nil
 	}
 	best := map[string]string{}
 	for _, i := range g.ranked {
-		for kind := range g.versions[i].Table.spelledKinds() {
+		for kind := range g.versions[i].Table.kindNames() {
 			best[kind] = cmp.Or(best[kind], g.versions[i].Name)
 		}
 	}
-	states = map[kindIn]kindState{}
+	states = map[versionKind]kindState{}
 	for _, v := range g.versions {
-		for kind := range v.Table.spelledKinds() {
-			to := *v.Table.ofKind(kind)
+		for kind := range v.Table.kindNames() {
+			to := *v.Table.findKind(kind)
 			to.Singular = ""
-			all = append(all, kindIn{v.Name, kind})
-			states[kindIn{v.Name, kind}] = kindState{to, best[kind] == v.Name}
+			all = append(all, versionKind{v.Name, kind})
+			states[versionKind{v.Name, kind}] = kindState{to, best[kind] == v.Name}
 		}
 	}
 	return all, states
 }
 
 // change tells of a kind as g serves it.
-func (g *Group) change(what ChangeType, k kindIn) Change {
+func (g *Group) change(what ChangeType, k versionKind) Change {
 	i := g.indexOf(k.version)
-	m := match{g, i, g.versions[i].Table.ofKind(k.kind)}
+	m := match{g, i, g.versions[i].Table.findKind(k.kind)}
 	c := Change{Type: what, Verbs: m.row.Verbs}
-	m.fill(&c.Mapping, k.kind)
+	m.fillMapping(&c.Mapping, k.kind)
 	return c
 }
 

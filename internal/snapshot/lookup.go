@@ -43,20 +43,20 @@ func (s *Snapshot) Answers(q *Query) (found, current bool) {
 // RESTMapping answers meta.RESTMapper.RESTMapping: in the first of the versions that serves
 // the kind, or in the best one if none is specified.
 func (s *Snapshot) RESTMapping(gk schema.GroupKind, versions []string) (m *meta.RESTMapping, current bool, err error) {
-	q := &Query{Group: gk.Group, Name: gk.Kind, Versions: specified(versions)}
+	q := &Query{Group: gk.Group, Name: gk.Kind, Versions: specifiedVersions(versions)}
 	best, current := s.best(q)
 	if best.row == nil {
 		return nil, false, noKind(gk, versions)
 	}
 	m = new(meta.RESTMapping)
-	best.fill(m, gk.Kind)
+	best.fillMapping(m, gk.Kind)
 	return m, current, nil
 }
 
 // RESTMappings answers meta.RESTMapper.RESTMappings: in server order, in all versions if none
 // is specified.
 func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (all []*meta.RESTMapping, current bool, err error) {
-	q := &Query{Group: gk.Group, Name: gk.Kind, Versions: specified(versions), All: true}
+	q := &Query{Group: gk.Group, Name: gk.Kind, Versions: specifiedVersions(versions), All: true}
 	var missing missingReads
 	found := s.find(make([]match, 0, 4), q, &missing)
 	if len(found) == 0 {
@@ -76,7 +76,7 @@ func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (all []*
 		mappings, all = make([]meta.RESTMapping, n), make([]*meta.RESTMapping, n)
 	}
 	for i, m := range found {
-		m.fill(&mappings[i], gk.Kind)
+		m.fillMapping(&mappings[i], gk.Kind)
 		all[i] = &mappings[i]
 	}
 	return all, !missing.any, nil
@@ -90,7 +90,7 @@ func noKind(gk schema.GroupKind, versions []string) error {
 // KindFor answers meta.RESTMapper.KindFor.
 func (s *Snapshot) KindFor(query schema.GroupVersionResource) (kind schema.GroupVersionKind, current bool, err error) {
 	version := [1]string{query.Version}
-	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specified(version[:])}
+	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specifiedVersions(version[:])}
 	best, current := s.best(q)
 	if best.row == nil {
 		return kind, false, s.noMatch(query)
@@ -102,7 +102,7 @@ func (s *Snapshot) KindFor(query schema.GroupVersionResource) (kind schema.Group
 // ResourceFor answers meta.RESTMapper.ResourceFor.
 func (s *Snapshot) ResourceFor(query schema.GroupVersionResource) (resource schema.GroupVersionResource, current bool, err error) {
 	version := [1]string{query.Version}
-	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specified(version[:])}
+	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specifiedVersions(version[:])}
 	best, current := s.best(q)
 	if best.row == nil {
 		return resource, false, s.noMatch(query)
@@ -124,7 +124,7 @@ func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) (resources []
 // allOf answers a lookup by resource with everything that matches.
 func allOf[T any](s *Snapshot, query schema.GroupVersionResource, of func(match) T) (all []T, current bool, err error) {
 	version := [1]string{query.Version}
-	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specified(version[:]), All: true}
+	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specifiedVersions(version[:]), All: true}
 	var missing missingReads
 	found := s.find(make([]match, 0, 4), q, &missing)
 	if len(found) == 0 {
@@ -164,7 +164,7 @@ func (s *Snapshot) ResourceSingularizer(resource string) (singular string, curre
 		err = fmt.Errorf("no singular of resource %v has been defined", resource)
 	}
 	switch last := s.lastTable(); {
-	case last == nil, q.Name != "" && last.find(q.Name) == nil:
+	case last == nil, q.Name != "" && last.findName(q.Name) == nil:
 		return resource, false, &meta.NoResourceMatchError{PartialResource: coerce(name)}
 	case q.Name == "":
 		err = missingResource(coerce(name))

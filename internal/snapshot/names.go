@@ -13,21 +13,21 @@ import (
 //
 // Lookups make it when they need it: it is large, and most mappers get no lookup without a group.
 // No answer depends on whether it exists.
-type lazy struct {
-	walks     atomic.Int64                        // how many lookups went through all groups
-	byStem    atomic.Pointer[map[string][]*Group] // nil until made
-	unsettled atomic.Pointer[unsettledGroups]     // likewise
+type lookupCache struct {
+	scans    atomic.Int64                        // how many lookups went through all groups
+	byStem   atomic.Pointer[map[string][]*Group] // nil until made
+	outdated atomic.Pointer[outdatedGroups]      // likewise
 }
 
 // walksBeforeIndex is how many lookups go through all groups before one of them makes the
 // index of names. To make it takes about as long as these lookups took together. So a snapshot
 // that is soon replaced, as happens while versions are read one by one, costs at most
 // twice the least possible. Of many concurrent lookups only one makes the index.
-const walksBeforeIndex = 16
+const scansBeforeIndex = 16
 
 // groupsWithName returns, in their order, the groups that may have a resource of that name. It may
 // return too many groups, but never too few.
-func (x *lazy) groupsWithName(groups []*Group, name string) []*Group {
+func (x *lookupCache) groupsWithName(groups []*Group, name string) []*Group {
 	key := stem(name)
 	if x == nil || key == "" {
 		return groups
@@ -35,21 +35,21 @@ func (x *lazy) groupsWithName(groups []*Group, name string) []*Group {
 	if byStem := x.byStem.Load(); byStem != nil {
 		return (*byStem)[key]
 	}
-	if x.walks.Add(1) == walksBeforeIndex {
-		x.fill(groups)
+	if x.scans.Add(1) == scansBeforeIndex {
+		x.buildIndex(groups)
 	}
 	return groups
 }
 
 // unsettledGroups are the positions of the groups that are not settled, for snapshots with these sequence numbers.
-type unsettledGroups struct {
+type outdatedGroups struct {
 	docSeq, resetSeq Seq // 0 if all groups are the document's: mappers with other numbers share it
 	positions        []int
 }
 
 // fill makes the index of names. Most names are in one group only. For these it uses a part of the
 // slice groups instead of a new slice.
-func (x *lazy) fill(groups []*Group) {
+func (x *lookupCache) buildIndex(groups []*Group) {
 	byStem := make(map[string][]*Group, 4*len(groups))
 	for i, g := range groups {
 		add := func(key string) {

@@ -35,26 +35,26 @@ type Query struct {
 
 // KindQuery is the query of a lookup by kind, in the given versions or in any.
 func KindQuery(gk schema.GroupKind, versions []string) Query {
-	return Query{Group: gk.Group, Name: gk.Kind, Versions: slices.Clone(specified(versions))}
+	return Query{Group: gk.Group, Name: gk.Kind, Versions: slices.Clone(specifiedVersions(versions))}
 }
 
 // ResourceQuery is the query of a lookup by resource, of the best one that matches. The
 // case of its name does not matter, as in client-go.
 func ResourceQuery(resource schema.GroupVersionResource) Query {
 	r := coerce(resource)
-	return Query{Group: r.Group, Name: r.Resource, ByResource: true, Versions: specified([]string{r.Version})}
+	return Query{Group: r.Group, Name: r.Resource, ByResource: true, Versions: specifiedVersions([]string{r.Version})}
 }
 
 // specified returns those of the versions to search that count. client-go ignores the others
 // (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper). It does not change its argument.
-func specified(versions []string) []string {
+func specifiedVersions(versions []string) []string {
 	for _, v := range versions {
 		switch {
-		case !unspecified(v):
+		case !isUnspecified(v):
 		case len(versions) == 1:
 			return nil
 		default:
-			return slices.DeleteFunc(slices.Clone(versions), unspecified)
+			return slices.DeleteFunc(slices.Clone(versions), isUnspecified)
 		}
 	}
 	return versions
@@ -64,7 +64,7 @@ func specified(versions []string) []string {
 // k8s.io/apimachinery/pkg/api/meta).
 func coerce(query schema.GroupVersionResource) schema.GroupVersionResource {
 	query.Resource = strings.ToLower(query.Resource)
-	if unspecified(query.Version) {
+	if isUnspecified(query.Version) {
 		query.Version = ""
 	}
 	return query
@@ -72,7 +72,7 @@ func coerce(query schema.GroupVersionResource) schema.GroupVersionResource {
 
 // unspecified reports whether version does not count in a list of versions to search. client-go
 // ignores those (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper).
-func unspecified(version string) bool {
+func isUnspecified(version string) bool {
 	return version == "" || version == runtime.APIVersionInternal
 }
 
@@ -118,16 +118,16 @@ func (q *Query) WantsVersion(version string) bool {
 }
 
 // in returns what q finds among the resources of a version, or nil. t may be nil.
-func (q *Query) in(t *Table) *Resource {
+func (q *Query) findIn(t *Table) *Resource {
 	if q.ByResource {
-		return t.find(q.Name)
+		return t.findName(q.Name)
 	}
-	return t.ofKind(q.Name)
+	return t.findKind(q.Name)
 }
 
 // findsIn reports whether a version of g serves what the lookup looks for.
-func (q *Query) findsIn(g *Group) bool {
-	return slices.ContainsFunc(g.versions, func(v Version) bool { return q.WantsVersion(v.Name) && q.in(v.Table) != nil })
+func (q *Query) matchesGroup(g *Group) bool {
+	return slices.ContainsFunc(g.versions, func(v Version) bool { return q.WantsVersion(v.Name) && q.findIn(v.Table) != nil })
 }
 
 // positions returns where in g.versions the versions stand that q is about, in its order: the
