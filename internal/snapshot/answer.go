@@ -26,7 +26,7 @@ func (m match) gvr() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: m.group.name, Version: m.version().Name, Resource: m.row.Name}
 }
 
-// fill makes m the mapping of a kind. It sets the fields one by one, because
+// fillMapping makes m the mapping of a kind. It sets the fields one by one, because
 // copying a whole mapping to the heap takes longer.
 func (found match) fillMapping(m *meta.RESTMapping, kind string) {
 	version := found.version().Name
@@ -151,7 +151,7 @@ func (s *Snapshot) best(q *Query) (best match, current bool) {
 	return best, !missing.any
 }
 
-// settledGroup returns the only group that may answer q if every answer that rests on it is current, or nil.
+// currentGroup returns the only group that may answer q if every answer that rests on it is current, or nil.
 func (s *Snapshot) currentGroup(q *Query) *Group {
 	if !q.ExactGroup() {
 		return nil

@@ -120,7 +120,7 @@ func (d *Document) Successor(groups []*Group, aggregated bool) *Document {
 }
 
 // Listed returns what the document has of the version that a read is for, and whether it lists that, or the
-// group that a read of a list is for. d may be nil.
+// group that a read of group discovery is for. d may be nil.
 func (d *Document) Listed(r Read) (v *Version, ok bool) {
 	if d == nil {
 		return nil, false

@@ -201,8 +201,8 @@ func (g *Group) table(version string) *Table {
 	return g.versions[i].Table
 }
 
-// liveReads returns the live reads of a version: none in a group of the document.
-func (g *Group) liveReads(i int) versionReads {
+// overlayReads returns the reads of a version: none in a group of the document.
+func (g *Group) overlayReads(i int) versionReads {
 	if g.overlay == nil {
 		return versionReads{}
 	}
@@ -210,7 +210,7 @@ func (g *Group) liveReads(i int) versionReads {
 }
 
 // removed reports whether a version was found removed.
-func (g *Group) removed(i int) bool { return g.liveReads(i).removed }
+func (g *Group) removed(i int) bool { return g.overlayReads(i).removed }
 
 // ClearUsed forgets that lookups were answered from the group, and reports whether one was since the last call.
 func (g *Group) ClearUsed() bool { return g.overlay != nil && g.overlay.used.Swap(false) }
@@ -245,7 +245,7 @@ func (g *Group) confirmedBy(documented *Group, now Seq) bool {
 	}
 	last := g.listed()
 	for i := range g.versions {
-		last = max(last, g.liveReads(i).tried)
+		last = max(last, g.overlayReads(i).tried)
 	}
 	return last < now
 }

@@ -122,7 +122,7 @@ func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) (resources []
 }
 
 // allOf answers a lookup by resource with everything that matches.
-func allOf[T any](s *Snapshot, query schema.GroupVersionResource, of func(match) T) (all []T, current bool, err error) {
+func allOf[T any](s *Snapshot, query schema.GroupVersionResource, convert func(match) T) (all []T, current bool, err error) {
 	version := [1]string{query.Version}
 	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specifiedVersions(version[:]), All: true}
 	var missing missingReads
@@ -132,12 +132,12 @@ func allOf[T any](s *Snapshot, query schema.GroupVersionResource, of func(match)
 	}
 	all = make([]T, len(found))
 	for i, m := range found {
-		all[i] = of(m)
+		all[i] = convert(m)
 	}
 	return all, !missing.any, nil
 }
 
-// noMatch is the error of a lookup of a resource that found nothing; query is the caller's own.
+// noMatch is the error of a lookup by resource that found nothing. query is as the caller has given it.
 func (s *Snapshot) noMatch(query schema.GroupVersionResource) error {
 	if query.Resource == "" && s.lastTable() != nil {
 		return missingResource(coerce(query))
@@ -163,11 +163,14 @@ func (s *Snapshot) ResourceSingularizer(resource string) (singular string, curre
 		}
 		err = fmt.Errorf("no singular of resource %v has been defined", resource)
 	}
-	switch last := s.lastTable(); {
-	case last == nil, q.Name != "" && last.findName(q.Name) == nil:
+	last := s.lastTable()
+	switch {
+	case last == nil:
 		return resource, false, &meta.NoResourceMatchError{PartialResource: coerce(name)}
 	case q.Name == "":
 		err = missingResource(coerce(name))
+	case last.findName(q.Name) == nil:
+		return resource, false, &meta.NoResourceMatchError{PartialResource: coerce(name)}
 	}
 	return resource, s.docSeq > s.resetSeq, err
 }

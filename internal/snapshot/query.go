@@ -28,8 +28,8 @@ type Query struct {
 	ByResource bool
 	// Singular reports whether the singular name of a resource is looked for, and not its kind.
 	Singular bool
-	// RequireLive reports whether no document proves that the group named has nothing: its list and its versions
-	// are read, too, also by the mapper's first lookup.
+	// RequireLive reports whether no document proves that the group which the lookup names has nothing: group
+	// discovery and the versions are read live, too, also by the mapper's first lookup.
 	RequireLive bool
 }
 
@@ -45,19 +45,16 @@ func ResourceQuery(resource schema.GroupVersionResource) Query {
 	return Query{Group: r.Group, Name: r.Resource, ByResource: true, Versions: specifiedVersions([]string{r.Version})}
 }
 
-// specified returns those of the versions to search that count. client-go ignores the others
+// specifiedVersions returns those of the versions to search that count. client-go ignores the others
 // (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper). It does not change its argument.
 func specifiedVersions(versions []string) []string {
-	for _, v := range versions {
-		switch {
-		case !isUnspecified(v):
-		case len(versions) == 1:
-			return nil
-		default:
-			return slices.DeleteFunc(slices.Clone(versions), isUnspecified)
-		}
+	if !slices.ContainsFunc(versions, isUnspecified) {
+		return versions
 	}
-	return versions
+	if len(versions) == 1 {
+		return nil // as nearly always, and without an allocation
+	}
+	return slices.DeleteFunc(slices.Clone(versions), isUnspecified)
 }
 
 // coerce returns query as client-go names it in some errors (coerceResourceForMatching in
@@ -70,8 +67,7 @@ func coerce(query schema.GroupVersionResource) schema.GroupVersionResource {
 	return query
 }
 
-// unspecified reports whether version does not count in a list of versions to search. client-go
-// ignores those (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper).
+// isUnspecified reports whether version does not count among the versions to search.
 func isUnspecified(version string) bool {
 	return version == "" || version == runtime.APIVersionInternal
 }
@@ -117,7 +113,7 @@ func (q *Query) WantsVersion(version string) bool {
 	return q.anyVersion() || slices.Contains(q.Versions, version)
 }
 
-// in returns what q finds among the resources of a version, or nil. t may be nil.
+// findIn returns what q finds among the resources of a version, or nil. t may be nil.
 func (q *Query) findIn(t *Table) *Resource {
 	if q.ByResource {
 		return t.findName(q.Name)
@@ -125,7 +121,7 @@ func (q *Query) findIn(t *Table) *Resource {
 	return t.findKind(q.Name)
 }
 
-// findsIn reports whether a version of g serves what the lookup looks for.
+// matchesGroup reports whether a version of g serves what the lookup looks for.
 func (q *Query) matchesGroup(g *Group) bool {
 	return slices.ContainsFunc(g.versions, func(v Version) bool { return q.WantsVersion(v.Name) && q.findIn(v.Table) != nil })
 }
@@ -160,7 +156,7 @@ func (q *Query) versionsOf(g *Group) (names []string) {
 		return q.Versions
 	}
 	for _, i := range g.ranked {
-		if g.liveReads(int(i)).mayBeServed() {
+		if g.overlayReads(int(i)).mayBeServed() {
 			names = append(names, g.versions[i].Name)
 		}
 	}

@@ -167,7 +167,7 @@ func topLevel(resources []Resource) []Resource {
 	return slices.Clip(rows)
 }
 
-// all returns the resources; t may be nil.
+// allRows returns the resources; t may be nil.
 func (t *Table) allRows() []Resource {
 	if t == nil {
 		return nil
@@ -175,18 +175,22 @@ func (t *Table) allRows() []Resource {
 	return t.rows
 }
 
-// spelledKinds lists the kinds of the table, each once, in server order; t may be nil.
+// kindNames lists the kinds of the table, each once, in server order; t may be nil.
 func (t *Table) kindNames() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range t.allRows() {
-			if r := &t.rows[i]; t.byKind(r.Kind) == r && !yield(r.Kind) {
+			r := &t.rows[i]
+			if t.byKind(r.Kind) != r {
+				continue // a later row has the same kind
+			}
+			if !yield(r.Kind) {
 				return
 			}
 		}
 	}
 }
 
-// ofKind returns where kind is served, or nil. kind may have any form that client-go knows. t may be
+// findKind returns where kind is served, or nil. kind may have any form that client-go knows. t may be
 // nil.
 func (t *Table) findKind(kind string) *Resource {
 	if t == nil {
@@ -212,7 +216,7 @@ func (t *Table) findKind(kind string) *Resource {
 	return &Resource{Name: plural.Resource, Singular: singular.Resource, Kind: list, Namespaced: namespaced}
 }
 
-// spelled returns the last row with exactly that kind, or nil.
+// byKind returns the last row with exactly that kind, or nil.
 func (t *Table) byKind(kind string) *Resource {
 	if t.rowOfKind != nil {
 		return t.rowAt(t.rowOfKind, kind)
@@ -225,7 +229,7 @@ func (t *Table) byKind(kind string) *Resource {
 	return nil
 }
 
-// named returns the last row that has a name, as plural or else as singular, or nil. None has the empty name.
+// byName returns the last row that has a name, as plural or else as singular, or nil. None has the empty name.
 func (t *Table) byName(name string) *Resource {
 	if name == "" {
 		return nil
@@ -235,10 +239,11 @@ func (t *Table) byName(name string) *Resource {
 	}
 	var singular *Resource
 	for i := len(t.rows) - 1; i >= 0; i-- {
-		switch r := &t.rows[i]; name {
-		case r.Name:
+		r := &t.rows[i]
+		if r.Name == name {
 			return r
-		case r.Singular:
+		}
+		if r.Singular == name {
 			singular = cmp.Or(singular, r)
 		}
 	}
@@ -252,7 +257,7 @@ func (t *Table) rowAt(of map[string]int32, key string) *Resource {
 	return nil
 }
 
-// lowered returns the last row with that kind in lower case, or nil. It takes no memory for
+// byLowerCaseKind returns the last row with that kind in lower case, or nil. It takes no memory for
 // what hardly anybody looks up.
 func (t *Table) byLowerCaseKind(kind string) *Resource {
 	if strings.ContainsFunc(kind, func(r rune) bool { return unicode.ToLower(r) != r }) {
@@ -266,7 +271,7 @@ func (t *Table) byLowerCaseKind(kind string) *Resource {
 	return nil
 }
 
-// find returns the resource that has a name, plural or singular, or nil. Beside those of the rows
+// findName returns the resource that has a name, plural or singular, or nil. Beside those of the rows
 // that is the list of a kind, by the names that are guessed for it. t may be nil.
 func (t *Table) findName(name string) *Resource {
 	if t == nil {
@@ -294,27 +299,28 @@ func (t *Table) findName(name string) *Resource {
 // sameRows reports whether two tables were made of the same resources in the same order. t and
 // other may be nil, which is no table without resources.
 func (t *Table) sameRows(other *Table) bool {
-	switch {
-	case t == other:
-		return true
-	case t == nil, other == nil:
-		return false
+	if t == nil || other == nil {
+		return t == other
 	}
-	return slices.Equal(t.rows, other.rows)
+	return t == other || slices.Equal(t.rows, other.rows)
 }
 
 // sameAnswers reports whether both tables give the same answers. The order of the rows matters
-// only where several have the same kind: a document and a list may have them in another order.
+// only where several have the same kind: a document and the version's own path may have them in another order.
 // t and other may be nil.
 func (t *Table) sameAnswers(other *Table) bool {
-	switch {
-	case t.sameRows(other):
+	if t.sameRows(other) {
 		return true
-	case t == nil, other == nil, len(t.allRows()) != len(other.allRows()):
+	}
+	if t == nil || other == nil || len(t.rows) != len(other.rows) {
 		return false
 	}
 	for _, r := range t.rows {
-		if o := other.byName(r.Name); o == nil || *o != r || other.byKind(r.Kind).Name != t.byKind(r.Kind).Name {
+		sameRow := other.byName(r.Name)
+		if sameRow == nil || *sameRow != r {
+			return false
+		}
+		if other.byKind(r.Kind).Name != t.byKind(r.Kind).Name {
 			return false
 		}
 	}
