@@ -125,7 +125,7 @@ func (s *storyStage) call(name string, args []string) func(ctx context.Context) 
 	case "follow", "known":
 		ask := follow.Of(s.mapper, follow.WaitBriefly).Mapping
 		if name == "known" {
-			ask = follow.Of(s.mapper, follow.WaitBriefly).Now
+			ask = follow.Of(s.mapper, follow.WaitBriefly).KnownMapping
 		}
 		return func(context.Context) (string, error) {
 			mapping, err := ask(kindOf(args[0]))

@@ -3,7 +3,6 @@
 package fresh
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +53,7 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	if _, err := cache.New(named, checked); err != nil { // it has the errors of the options
 		return nil, err
 	}
-	c := &followingCache{config: named, opts: opts, mapper: mapper, started: make(chan struct{}), byObject: map[schema.GroupVersionKind]map[client.Object]cache.ByObject{}}
+	c := &followingCache{config: named, opts: opts, mapper: mapper, started: make(chan struct{}), kinds: newKindTable(), byObject: map[schema.GroupVersionKind]map[client.Object]cache.ByObject{}}
 	c.kindsOf = follow.Kinds{Scheme: opts.Scheme, Find: crapiutil.GVKForObject}
 	c.opts.DefaultNamespaces = maps.Clone(opts.DefaultNamespaces) // the caller may change what it has given
 	c.opts.SyncPeriod = copied(opts.SyncPeriod)
@@ -104,21 +103,21 @@ type followingCache struct {
 	polling  atomic.Bool   // a goroutine asks whether absent kinds are served
 	running  atomic.Int64  // goroutines; a sync.WaitGroup can't have one more while Start waits
 
-	mu    sync.Mutex                                 // held to add and remove kinds
-	kinds follow.Map[schema.GroupVersionKind, *kind] // one stays until its last informer is removed
-	ctx   context.Context                            // of Start; nil before. mu guards it
+	mu    sync.Mutex      // held to change kinds
+	kinds *kindTable      // a kind stays until its last informer is removed
+	ctx   context.Context // of Start; nil before. mu guards it
 }
 
 // kindFor returns what the cache has of a kind, and makes it if there is nothing. A kind that is not served, and that
 // the options name, is made for an informer. A read of it gets the error of its lookup.
 func (c *followingCache) kindFor(gvk schema.GroupVersionKind, forInformer bool) (*kind, error) {
-	if k := c.kinds.Get(gvk); k != nil {
+	if k := c.kinds.get(gvk); k != nil {
 		return k, nil
 	}
 	mapping, err := c.mapper.Mapping(gvk)
 	optional := c.byObject[gvk] != nil
 	if optional && err == nil { // what is gone has its last mapping
-		if _, known := c.mapper.Now(gvk); meta.IsNoMatchError(known) {
+		if _, known := c.mapper.KnownMapping(gvk); meta.IsNoMatchError(known) {
 			err = known
 		}
 	}
@@ -132,7 +131,7 @@ func (c *followingCache) kindFor(gvk schema.GroupVersionKind, forInformer bool) 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k := c.kinds.Get(gvk); k != nil {
+	if k := c.kinds.get(gvk); k != nil {
 		return k, nil
 	}
 	var k *kind
@@ -148,7 +147,7 @@ func (c *followingCache) kindFor(gvk schema.GroupVersionKind, forInformer bool) 
 		k.start(c.ctx)
 		k.current.Load().WaitForCacheSync(context.WithoutCancel(c.ctx)) // that is, until it has started: it has no informers yet
 	}
-	c.kinds.Store(gvk, k)
+	c.kinds.add(k)
 	current := k.current.Load()
 	if why := current.absentBecause(); why != nil {
 		k.waitsFor(current, why)
@@ -157,46 +156,81 @@ func (c *followingCache) kindFor(gvk schema.GroupVersionKind, forInformer bool) 
 	return k, nil
 }
 
-// Get returns what the kind's current instance has.
+// Get reads from the current instance of the kind.
 func (c *followingCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return c.read(obj, func(i *instance) error {
-		if !i.clusterScoped() {
-			key.Namespace = cmp.Or(key.Namespace, follow.NamespaceOf(ctx, obj))
-		}
-		return i.Get(ctx, key, obj, opts...)
-	})
-}
-
-// List returns what the kind's current instance has.
-func (c *followingCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return c.read(list, func(i *instance) error {
-		return i.List(ctx, list, i.inNamespace(follow.NamespaceOf(ctx, list), opts)...)
-	})
-}
-
-// read reads from the current instance of a kind, and once more if that is retired meanwhile. If the informer is removed
-// meanwhile, that is a read which comes after: it makes another one.
-func (c *followingCache) read(obj runtime.Object, from func(*instance) error) error {
-	gvk, err := c.kindsOf.Of(obj)
-	if err != nil {
-		return err
-	}
+	namespace := follow.NamespaceOf(ctx, obj)
 	for {
-		if c.opts.ReaderFailOnMissingInformer && c.kinds.Get(gvk) == nil {
-			return &cache.ErrResourceNotCached{GVK: gvk}
-		}
-		k, err := c.kindFor(gvk, false)
+		i, err := c.instanceFor(obj)
 		if err != nil {
 			return err
 		}
-		current := k.current.Load()
-		if why := current.absentBecause(); why != nil {
-			return why
+		in := key
+		if in.Namespace == "" && !i.clusterScoped() {
+			in.Namespace = namespace
 		}
-		if err = from(current); !current.is(retired) {
-			return current.explain(err)
+		err = i.Get(ctx, in, obj, opts...)
+		if !i.is(retired) {
+			return i.explain(err)
 		}
 	}
+}
+
+// List reads from the current instance of the kind.
+func (c *followingCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	namespace := follow.NamespaceOf(ctx, list)
+	for {
+		i, err := c.instanceFor(list)
+		if err != nil {
+			return err
+		}
+		err = i.List(ctx, list, i.inNamespace(namespace, opts)...)
+		if !i.is(retired) {
+			return i.explain(err)
+		}
+	}
+}
+
+// instanceFor returns the instance from which an object or a list is read, or why the kind is absent. A caller reads again
+// if the instance is retired when the read has returned: another one has taken its place, or the informer was removed, and
+// then it is as if the read had begun after that.
+func (c *followingCache) instanceFor(obj runtime.Object) (*instance, error) {
+	k := c.kinds.ofObject(obj)
+	if k == nil {
+		var err error
+		k, err = c.findKind(obj)
+		if err != nil {
+			return nil, err
+		}
+	}
+	i := k.current.Load()
+	if why := i.absentBecause(); why != nil {
+		return nil, why
+	}
+	return i, nil
+}
+
+// findKind returns the kind of an object that is read, and remembers it for the next read.
+func (c *followingCache) findKind(obj runtime.Object) (*kind, error) {
+	gvk, err := c.kindsOf.Of(obj)
+	if err != nil {
+		return nil, err
+	}
+	if c.opts.ReaderFailOnMissingInformer && c.kinds.get(gvk) == nil {
+		return nil, &cache.ErrResourceNotCached{GVK: gvk}
+	}
+	k, err := c.kindFor(gvk, false)
+	if err != nil {
+		return nil, err
+	}
+	_, typed := typeMetaOf(obj)
+	kindsOfType, _, _ := c.opts.Scheme.ObjectKinds(obj)
+	if typed && len(kindsOfType) != 1 {
+		return k, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kinds.remember(obj, k)
+	return k, nil
 }
 
 // GetInformer returns an informer that stays when the kind switches to another path, or is absent.
@@ -242,13 +276,13 @@ func (c *followingCache) RemoveInformer(ctx context.Context, obj client.Object) 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := c.kinds.Get(gvk)
+	k := c.kinds.get(gvk)
 	if k == nil {
 		return nil
 	}
 	stays, err := k.remove(ctx, representationOf(obj))
 	if !stays { // the next informer looks the kind up anew
-		c.kinds.Delete(gvk)
+		c.kinds.remove(k)
 		k.end()
 	}
 	return err
@@ -281,7 +315,7 @@ func (c *followingCache) Start(ctx context.Context) error {
 		return errors.New("informer already started")
 	}
 	c.ctx = ctx
-	for _, k := range c.kinds.All() {
+	for _, k := range c.kinds.all() {
 		k.start(ctx)
 	}
 	c.mu.Unlock()
@@ -291,7 +325,7 @@ func (c *followingCache) Start(ctx context.Context) error {
 	for c.running.Load() > 0 {
 		time.Sleep(time.Millisecond)
 	}
-	for gvk, k := range c.kinds.All() {
+	for gvk, k := range c.kinds.all() {
 		c.mapper.SetWaiting(k, gvk, nil)
 	}
 	return nil
@@ -304,7 +338,7 @@ func (c *followingCache) follow(ctx context.Context) {
 		changed := c.mapper.Changed()
 		if now := c.mapper.Generation(); now != seen {
 			seen = now
-			for _, k := range c.kinds.All() {
+			for _, k := range c.kinds.all() {
 				k.wake()
 			}
 		}
@@ -323,7 +357,7 @@ func (c *followingCache) WaitForCacheSync(ctx context.Context) bool {
 		return false
 	}
 	var synced []toolscache.InformerSynced
-	for _, k := range c.kinds.All() {
+	for _, k := range c.kinds.all() {
 		synced = append(synced, func() bool { return k.current.Load().synced() })
 	}
 	return toolscache.WaitForCacheSync(ctx.Done(), synced...)

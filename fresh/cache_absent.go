@@ -77,7 +77,7 @@ func (c *followingCache) pollAbsent() {
 
 // absentKinds returns the kinds that are absent, because they are not served or may not be listed.
 func (c *followingCache) absentKinds() map[schema.GroupVersionKind]*kind {
-	all := c.kinds.All()
+	all := maps.Clone(c.kinds.all())
 	maps.DeleteFunc(all, func(_ schema.GroupVersionKind, k *kind) bool { return k.current.Load().absentBecause() == nil })
 	return all
 }

@@ -53,7 +53,7 @@ func newInstance(k *kind, mapping *meta.RESTMapping, is state) (*instance, error
 	}
 	i.state.Store(int32(is))
 	opts := k.c.opts
-	opts.Mapper = follow.Sole{RESTMapper: opts.Mapper, Mapping: mapping}
+	opts.Mapper = follow.PinnedMapper{RESTMapper: opts.Mapper, Mapping: mapping}
 	opts.ByObject = maps.Clone(k.c.byObject[k.gvk])
 	if i.clusterScoped() {
 		for obj, by := range opts.ByObject {

@@ -173,7 +173,7 @@ const (
 // reconcile replaces the current instance if it is not right for what the mapper knows.
 func (k *kind) reconcile(ctx context.Context) {
 	current := k.current.Load()
-	mapping, err := k.c.mapper.Now(k.gvk)
+	mapping, err := k.c.mapper.KnownMapping(k.gvk)
 	switch {
 	case meta.IsNoMatchError(err):
 		current.become(outdated)
@@ -211,7 +211,7 @@ func (k *kind) reconcileServed(ctx context.Context, mapping *meta.RESTMapping) {
 // current instance stays, as in controller-runtime: the server has told it of each object that was deleted.
 func (k *kind) reconcileRemoved(ctx context.Context, current *instance) {
 	if why := current.absentBecause(); why != nil && !meta.IsNoMatchError(why) {
-		_, why = k.c.mapper.Now(k.gvk)
+		_, why = k.c.mapper.KnownMapping(k.gvk)
 		k.waitsFor(current, why)
 		return
 	}
@@ -279,7 +279,7 @@ func (k *kind) switchTo(ctx context.Context, mapping *meta.RESTMapping) (switche
 	if follow.Differ(old.mapping, mapping) {
 		k.switchedAt = time.Now()
 	}
-	k.c.mapper.Count("cache")
+	k.c.mapper.ReportSwitch("cache")
 	log.Log.WithName("fresh").Info("The cache follows a kind", "kind", k.gvk.String(),
 		"oldResource", old.mapping.Resource.Resource, "oldScope", old.mapping.Scope.Name(),
 		"resource", mapping.Resource.Resource, "scope", mapping.Scope.Name())
@@ -356,7 +356,7 @@ func (k *kind) awaitReady(ctx context.Context, next, old *instance) bool {
 
 // isServedAt reports whether the kind is known to be at the path of an instance that is filling.
 func (k *kind) isServedAt(next *instance) bool {
-	mapping, err := k.c.mapper.Now(k.gvk)
+	mapping, err := k.c.mapper.KnownMapping(k.gvk)
 	if meta.IsNoMatchError(err) {
 		k.current.Load().become(outdated)
 	}

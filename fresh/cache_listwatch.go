@@ -78,11 +78,11 @@ func (lw *validatingListWatch) logError(ctx context.Context, r *toolscache.Refle
 // filling must not begin so, because it would remove the objects of the current one.
 func (lw *validatingListWatch) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	empty := &metav1.PartialObjectMetadataList{}
-	if lw.i.is(absent, retired) {
+	if lw.i.is(absent) || lw.i.is(retired) {
 		return empty, nil
 	}
 	found, err := lw.upstream.ListWithContext(ctx, opts)
-	if follow.DoubtOfList(lw.i.mapping, found, err) != follow.Contradiction {
+	if follow.ReplyOfList(lw.i.mapping, found, err) != follow.ReplyContradicts {
 		lw.note(err)
 		return found, err
 	}
@@ -101,12 +101,12 @@ func (lw *validatingListWatch) list(ctx context.Context, opts metav1.ListOptions
 // watch watches the objects, and with opts.SendInitialEvents begins with those there are.
 func (lw *validatingListWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	initial := ptr.Deref(opts.SendInitialEvents, false)
-	if lw.i.is(absent, retired) {
+	if lw.i.is(absent) || lw.i.is(retired) {
 		return lw.idle(initial), nil
 	}
 	watching, err := lw.upstream.WatchWithContext(ctx, opts)
 	if err != nil {
-		if follow.DoubtOf(err) == follow.Contradiction && !initial { // of an initial one the list that follows tells
+		if follow.ReplyOf(err) == follow.ReplyContradicts && !initial { // of an initial one the list that follows tells
 			_, _ = lw.askMapper(ctx, err)
 		}
 		if !apierrors.IsForbidden(err) { // a list tells whether the kind may be listed, and client-go lists next
@@ -115,7 +115,7 @@ func (lw *validatingListWatch) watch(ctx context.Context, opts metav1.ListOption
 		return watching, err
 	}
 	refused := false // only the function below uses it, one event at a time
-	return follow.Watched(watching, func(event watch.Event) (watch.Event, bool) {
+	return follow.FilterWatch(watching, func(event watch.Event) (watch.Event, bool) {
 		if refused {
 			return event, false
 		}
@@ -199,7 +199,7 @@ func (lw *validatingListWatch) hasNamespaced() bool {
 // returns the mapping to which the kind has switched, if any. The error is NoMatch if the kind is not served, and another
 // one if that could not be found out.
 func (lw *validatingListWatch) askMapper(ctx context.Context, refused error) (*meta.RESTMapping, error) {
-	now, err := lw.i.k.c.mapper.Moved(ctx, lw.i.mapping, follow.Contradiction)
+	now, err := lw.i.k.c.mapper.NewMapping(ctx, lw.i.mapping, follow.ReplyContradicts)
 	if meta.IsNoMatchError(err) || err == nil && refused != nil {
 		lw.i.become(outdated)
 	}

@@ -60,7 +60,5 @@ func (i *instance) become(to state) bool {
 	}
 }
 
-// is reports whether the instance is in one of the states.
-func (i *instance) is(states ...state) bool {
-	return slices.Contains(states, state(i.state.Load()))
-}
+// is reports whether the instance is in a state.
+func (i *instance) is(s state) bool { return state(i.state.Load()) == s }

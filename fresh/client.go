@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -91,6 +93,7 @@ func newFollowing(config *rest.Config, options *client.Options) (*followingClien
 		}
 		c.options.Cache = c.cache
 	}
+	c.moved.Store(&map[schema.GroupVersionKind]*pinned{})
 	c.first, err = c.pin()
 	return c, err
 }
@@ -101,9 +104,9 @@ type followingClient struct {
 	options client.Options
 	mapper  *follow.Mapper
 	kinds   follow.Kinds
-	first   *pinned                                      // for the kinds that have not moved since it was made
-	moved   follow.Map[schema.GroupVersionKind, *pinned] // for the others
-	mu      sync.Mutex                                   // held to replace one of these; no request is sent meanwhile
+	first   *pinned                                             // for the kinds that have not moved since it was made
+	moved   atomic.Pointer[map[schema.GroupVersionKind]*pinned] // for the others; the map is never changed, but replaced
+	mu      sync.Mutex                                          // held to replace one of these; no request is sent meanwhile
 
 	cache    *client.CacheOptions // nil: nothing is read from a cache
 	uncached map[schema.GroupVersionKind]bool
@@ -160,7 +163,7 @@ func (p *pins) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTM
 
 // of returns the client for a kind.
 func (c *followingClient) of(gvk schema.GroupVersionKind) *pinned {
-	return cmp.Or(c.moved.Get(gvk), c.first)
+	return cmp.Or((*c.moved.Load())[gvk], c.first)
 }
 
 // at returns the client that has the present mapping of a kind, and that mapping: the one that a request is
@@ -180,7 +183,7 @@ func (c *followingClient) at(gvk schema.GroupVersionKind) (*pinned, *meta.RESTMa
 		return nil, nil, err
 	}
 	if next.pins.first.LoadOrStore(gvk, now) == now {
-		c.mapper.Count("client")
+		c.mapper.ReportSwitch("client")
 		log.Log.WithName("fresh").Info("The client follows a kind to another path", "kind", gvk.String(),
 			"oldResource", used.Resource.Resource, "oldScope", used.Scope.Name(), "resource", now.Resource.Resource, "scope", now.Scope.Name())
 	}
@@ -197,7 +200,9 @@ func (c *followingClient) replace(now *meta.RESTMapping, has *pinned) (*pinned, 
 	}
 	next, err := c.pin()
 	if err == nil {
-		c.moved.Store(gvk, next)
+		moved := maps.Clone(*c.moved.Load())
+		moved[gvk] = next
+		c.moved.Store(&moved)
 		has.leave(now)
 	}
 	return next, err
@@ -232,7 +237,7 @@ func (c *followingClient) send(ctx context.Context, r request) error {
 	}
 	at, used, err := c.allowed(gvk, r)
 	if used != nil && err != nil { // one of several API servers may be behind
-		_, _ = c.mapper.Moved(ctx, used, follow.Contradiction)
+		_, _ = c.mapper.NewMapping(ctx, used, follow.ReplyContradicts)
 		at, used, err = c.allowed(gvk, r)
 	}
 	if err != nil {
@@ -240,7 +245,7 @@ func (c *followingClient) send(ctx context.Context, r request) error {
 	}
 	err = r.send(at)
 	doubt := c.judge(used, r, err)
-	now, unproven := c.mapper.Moved(ctx, used, doubt)
+	now, unproven := c.mapper.NewMapping(ctx, used, doubt)
 	switch {
 	case meta.IsNoMatchError(unproven) && !c.mapper.Remembers(gvk):
 		return unproven // as for a client that is made now
@@ -255,19 +260,19 @@ func (c *followingClient) send(ctx context.Context, r request) error {
 		return err
 	}
 	again := r.send(at)
-	if doubt := c.judge(now, r, again); err == nil || doubt != follow.Contradiction {
+	if doubt := c.judge(now, r, again); err == nil || doubt != follow.ReplyContradicts {
 		return r.answer(now, doubt, again, nil)
 	}
 	return err
 }
 
 // judge returns the doubt that an answer casts on the mapping with which its request was sent.
-func (c *followingClient) judge(used *meta.RESTMapping, r request, err error) follow.Doubt {
-	doubt := follow.DoubtOf(err)
+func (c *followingClient) judge(used *meta.RESTMapping, r request, err error) follow.Reply {
+	doubt := follow.ReplyOf(err)
 	if list, ok := r.obj.(runtime.Object); ok && r.does == lists {
-		doubt = follow.DoubtOfList(used, list, err)
+		doubt = follow.ReplyOfList(used, list, err)
 	}
-	if doubt != follow.Contradiction {
+	if doubt != follow.ReplyContradicts {
 		c.mapper.Remember(used)
 	}
 	return doubt
@@ -275,8 +280,8 @@ func (c *followingClient) judge(used *meta.RESTMapping, r request, err error) fo
 
 // answer returns err, but no list for a namespace that has what is in others. why is nil or tells why the
 // mapping that was used is still the known one.
-func (r request) answer(used *meta.RESTMapping, doubt follow.Doubt, err, why error) error {
-	if err != nil || r.namespace == "" || doubt != follow.Contradiction || used.Scope.Name() != meta.RESTScopeNameRoot {
+func (r request) answer(used *meta.RESTMapping, doubt follow.Reply, err, why error) error {
+	if err != nil || r.namespace == "" || doubt != follow.ReplyContradicts || used.Scope.Name() != meta.RESTScopeNameRoot {
 		return err
 	}
 	if why == nil {
@@ -331,11 +336,15 @@ func (c *followingClient) cached(obj runtime.Object) client.Reader {
 	if _, ok := obj.(runtime.Unstructured); ok && !c.cache.Unstructured {
 		return nil
 	}
+	moved := *c.moved.Load()
+	if len(c.uncached) == 0 && len(moved) == 0 {
+		return c.first // of whatever kind the object is: this spares each read of most programs a search for it
+	}
 	gvk, err := c.kinds.Of(obj)
 	if err != nil || c.uncached[gvk] {
 		return nil
 	}
-	return c.of(gvk)
+	return cmp.Or(moved[gvk], c.first)
 }
 
 // followingWatch is a followingClient with Watch.
@@ -354,7 +363,7 @@ func (c followingWatch) Watch(ctx context.Context, list client.ObjectList, opts 
 		return watching, err
 	}
 	stop, ends := watching.Stop, false
-	return follow.Watched(watching, func(event watch.Event) (watch.Event, bool) {
+	return follow.FilterWatch(watching, func(event watch.Event) (watch.Event, bool) {
 		object, err := meta.Accessor(event.Object)
 		if ends || err != nil || object.GetNamespace() == "" || object.GetNamespace() == namespace {
 			return event, !ends

@@ -5,7 +5,7 @@
 #
 # Measures this project's mapper beside controller-runtime's and client-go's on
 # an API server in memory (hack/bench). It writes raw.txt, what benchstat makes of it,
-# a plot, and a page with the figures to reach.
+# a plot, a page with the figures to reach, and one with the requests of an operator in an hour.
 #
 #   -count N      rounds, default 8; about 2 minutes each on two quiet cores, the first some more
 #   -o DIR        where to write, default hack/bench/results
@@ -33,7 +33,7 @@ done
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT
 [[ -z $before ]] || cp "$before" "$work/before.txt" # this run may replace it
-rounds=8 nanoseconds=40ms more=100ms follow='OnceGets|OnceKinds|OnceMove'
+rounds=8 nanoseconds=40ms more=100ms follow='OnceGets|OnceKinds|OnceMove|OnceStart'
 if $quick; then
 	rounds=1 nanoseconds=10ms more=20ms out=${out:-$(mktemp -d)}
 fi
@@ -93,5 +93,6 @@ benchstat() { # what comes after NAME= is not in its tables
 	[[ -z $before ]] || benchstat -ignore date,commit,go,goos,goarch,cpu,cores,controller-runtime,client-go \
 		-filter '/mapper:(ours OR floor)' "before=$work/before.txt"
 } >"$out/benchstat.txt"
+go test -count=1 -run '^TestRequestsOfAnHour$' . -args -requests "$out/requests.md"
 go test -count=1 -v -run '^TestPage$' . -args -raw "$out/raw.txt"
 say "the results are in $out"

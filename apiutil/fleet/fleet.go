@@ -134,7 +134,7 @@ func (f *Fleet) newMember(cfg *rest.Config, httpClient *http.Client) (*member, e
 		keys:    map[string]*engagement{},
 		running: make(chan struct{}, 1),
 	}
-	m.engine.Followed.Apart = true
+	m.engine.Followed.Separate = true
 	m.engine.Owner = m
 	return m, nil
 }

@@ -67,7 +67,7 @@ func targets(text string) (fields [][]string) {
 // size is left out of a name for the mean of all sizes; varies is what tells apart those that match a pattern.
 var (
 	size   = regexp.MustCompile(`groups=[^/ ]*`)
-	varies = regexp.MustCompile(`(groups|lookup|mode|mapper)=[^/ ]*`)
+	varies = regexp.MustCompile(`(groups|lookup|mode|of|mapper)=[^/ ]*`)
 )
 
 // row is a row of the page: what was measured, the worst of all, and whether that is good enough.

@@ -3,6 +3,7 @@
 package discovery
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,21 +18,21 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// What a server sends is bounded here, while it is decoded, so that nothing behind it has
-// to ask how much there may be. No server that stores its APIs in etcd exceeds these
-// bounds: names are DNS subdomains, a thousand groups are many, and groups with ten
-// versions are rare.
+// What a server sends is bounded here, while it is decoded, so that no later step has to ask how much there may be. No
+// server that stores its APIs in etcd exceeds these bounds: names are DNS subdomains, a thousand groups are many, and
+// groups with ten versions are rare.
 //
 // What exceeds a bound is an error of the version that it is in, and nothing else is lost:
 //
-//   - A version with a resource whose name, singular name or kind is no name has no table
-//     and says why.
-//   - A version whose own name is no name, and each version of a group whose name is none,
-//     stands in the document under a name that ends with marked. It is never asked for.
-//   - A group with too many versions keeps the first of them. The next one stands for the
-//     others, and says why.
+//   - A version that has a resource with an invalid name, singular name or kind has no table, and an error that says
+//     so.
+//   - A version with an invalid name, and each version of a group with one, has a placeholder for that in the document,
+//     which ends with placeholderSuffix. It is never asked for.
+//   - A group with too many versions keeps the first of them. The next one has an error that says so, and stands for
+//     the others.
 //
-// Only a document with too many groups or elements is an error as a whole.
+// A name is invalid if it is too long, or has a character that cannot be printed. Only a document with too many groups
+// or elements is an error as a whole.
 const (
 	maxName     = 253 // bytes of the name of a group, version or resource, and of a kind
 	maxVersions = 64  // of a group
@@ -52,39 +53,39 @@ const (
 
 var errElements = fmt.Errorf("the document has more than %d elements", maxElements)
 
-func checkCount(groups int) error {
+func checkGroupCount(groups int) error {
 	if groups > maxGroups {
 		return fmt.Errorf("the document has more than %d groups", maxGroups)
 	}
 	return nil
 }
 
-// checkNames returns an error if a name is longer than a name may be, or has a character in it that does
-// not belong in a log. Before each name stands what it is of.
-func checkNames(names ...string) error {
-	for i := 1; i < len(names); i += 2 {
-		if shown(names[i]) != names[i] {
-			return fmt.Errorf("the name of %s has more than %d bytes, or a character that can't be printed: %s", names[i-1], maxName, shown(names[i]))
-		}
+// checkName returns an error if a name is longer than a name may be, or has a character in it that does not belong in a
+// log. what says what has the name.
+func checkName(what, name string) error {
+	if displayName(name) == name {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("the name of %s has more than %d bytes, or a character that can't be printed: %s",
+		what, maxName, displayName(name))
 }
 
-// marked ends a name that stands for one that is no name. No name of an API ends so.
-const marked = "…"
+// placeholderSuffix ends what stands for an invalid name. No name of an API ends so.
+const placeholderSuffix = "…"
 
-// shown returns name if it is one, else as much of it as may be shown.
-func shown(name string) string {
+// displayName returns name if it is valid, and otherwise a placeholder with as much of it as may be shown.
+func displayName(name string) string {
 	if len(name) <= maxName && printable(name) == name {
 		return name
 	}
-	return printable(name[:min(len(name), maxName/4)]) + marked
+	return printable(name[:min(len(name), maxName/4)]) + placeholderSuffix
 }
 
 // printable replaces what could move a cursor, begin a line or hide a text.
 func printable(text string) string {
-	if !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return text // as nearly always; each name of a document comes here
+	isOther := func(r rune) bool { return r <= ' ' || r > '~' }
+	if !strings.ContainsFunc(text, isOther) {
+		return text // as nearly always, and each name of a document is checked
 	}
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -94,40 +95,45 @@ func printable(text string) string {
 	}, text)
 }
 
-// checkRows checks the resources of a version, without the subresources, which tables do
-// not have.
-func checkRows(rows []snapshot.Resource) error {
-	for _, r := range rows {
+// checkResources checks the names of the resources of a version. Tables have no subresources, so these are not checked.
+func checkResources(resources []snapshot.Resource) error {
+	for _, r := range resources {
 		if strings.Contains(r.Name, "/") {
 			continue
 		}
-		if err := checkNames("a resource", r.Name, "a resource in the singular", r.Singular, "a kind", r.Kind); err != nil {
+		err := cmp.Or(
+			checkName("a resource", r.Name),
+			checkName("a resource in the singular", r.Singular),
+			checkName("a kind", r.Kind),
+		)
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// builder makes one group within the bounds.
-type builder struct {
+// groupBuilder makes one group within the bounds.
+type groupBuilder struct {
 	name, preferred string // as the server says
 	versions        []snapshot.Version
 	table           *snapshot.Table // the last one that addServed has made
 }
 
 // full reports whether further versions are dropped.
-func (b *builder) full() bool { return len(b.versions) > maxVersions }
+func (b *groupBuilder) full() bool { return len(b.versions) > maxVersions }
 
-// add adds a version as it is in the document. It leaves out versions whose name cannot be
-// a part of a path, or that lookups do not take for a version. It drops a version whose
-// name has come before, unless it was read and the earlier one was not.
-func (b *builder) add(v snapshot.Version) {
-	if !segment(v.Name) || v.Name == runtime.APIVersionInternal || b.full() {
+// add adds a version as it is in the document. It leaves out versions whose name cannot be a part of a path, or that
+// lookups do not take for a version. It drops a version whose name is there already, unless it has a table and the
+// earlier one has none.
+func (b *groupBuilder) add(v snapshot.Version) {
+	if !isPathSegment(v.Name) || v.Name == runtime.APIVersionInternal || b.full() {
 		return
 	}
-	err := checkNames("the group", b.name, "the version", v.Name)
-	v.Name = shown(v.Name)
-	if i := slices.IndexFunc(b.versions, func(other snapshot.Version) bool { return other.Name == v.Name }); i >= 0 {
+	err := cmp.Or(checkName("the group", b.name), checkName("the version", v.Name))
+	v.Name = displayName(v.Name)
+	sameName := func(other snapshot.Version) bool { return other.Name == v.Name }
+	if i := slices.IndexFunc(b.versions, sameName); i >= 0 {
 		if err == nil && v.Table != nil && b.versions[i].Table == nil {
 			b.versions[i] = v
 		}
@@ -137,59 +143,66 @@ func (b *builder) add(v snapshot.Version) {
 		err = fmt.Errorf("the group has more than %d versions: this one and those after it are not read", maxVersions)
 	}
 	if err != nil {
-		v = snapshot.Version{Name: v.Name, Err: versionError(shown(b.name), v.Name, http.StatusOK, err)}
+		v = snapshot.Version{Name: v.Name, Err: versionError(displayName(b.name), v.Name, http.StatusOK, err)}
 	}
 	b.versions = append(b.versions, v)
 }
 
-// addServed adds a version of an aggregated document, the first of which is preferred. rows
-// has no resource without a response kind, which is only the parent of subresources;
-// client-go drops those as well. A version that the server marks as stale gets no table:
-// its resources "may be significantly out of date" (k8s.io/api/apidiscovery/v2), and
-// client-go leaves it out as well. list is what the table keeps besides, or nil.
-func (b *builder) addServed(name, freshness string, rows []snapshot.Resource, list *metav1.APIResourceList) {
+// addServed adds a version of an aggregated document, the first of which is preferred. A version that the server marks
+// as stale gets no table: its resources "may be significantly out of date" (k8s.io/api/apidiscovery/v2), and client-go
+// leaves it out as well. list is what the table keeps besides, or nil.
+func (b *groupBuilder) addServed(
+	name, freshness string, resources []snapshot.Resource, list *metav1.APIResourceList,
+) {
 	if b.full() {
 		return
 	}
 	if len(b.versions) == 0 {
 		b.preferred = name
 	}
-	v, err := snapshot.Version{Name: name}, checkRows(rows)
-	switch {
-	case freshness == stale:
-		v.Err = versionError(b.name, name, 0, errMarkedStale)
-	case err != nil:
-		v.Err = versionError(b.name, name, http.StatusOK, err)
-	default:
-		b.table = snapshot.ReuseTable(b.table, rows)
-		v.Table = b.table.WithResourceList(list)
+	b.add(b.servedVersion(name, freshness, resources, list))
+}
+
+func (b *groupBuilder) servedVersion(
+	name, freshness string, resources []snapshot.Resource, list *metav1.APIResourceList,
+) snapshot.Version {
+	if freshness == freshnessStale {
+		return snapshot.Version{Name: name, Err: versionError(b.name, name, 0, errMarkedStale)}
 	}
-	b.add(v)
+	if err := checkResources(resources); err != nil {
+		return snapshot.Version{Name: name, Err: versionError(b.name, name, http.StatusOK, err)}
+	}
+	b.table = snapshot.ReuseTable(b.table, resources)
+	return snapshot.Version{Name: name, Table: b.table.WithResourceList(list)}
 }
 
-func (b *builder) group() *snapshot.Group {
-	return snapshot.NewGroup(shown(b.name), shown(b.preferred), b.versions)
+func (b *groupBuilder) group() *snapshot.Group {
+	return snapshot.NewGroup(displayName(b.name), displayName(b.preferred), b.versions)
 }
 
-// checkList returns a list of versions, or an error if it has none or exceeds a bound.
-func checkList(g *snapshot.Group) (*snapshot.Group, error) {
+// checkVersions returns the group of a list of versions, or an error if it has none or exceeds a bound: versions that
+// the list leaves out would count as not served.
+func checkVersions(g *snapshot.Group) (*snapshot.Group, error) {
 	if len(g.Versions()) == 0 {
 		return nil, errNoVersions
 	}
 	for i, v := range g.Versions() {
+		exceedsBound := i == maxVersions || strings.HasSuffix(v.Name, placeholderSuffix)
 		var failed *Error
-		if (i == maxVersions || strings.HasSuffix(v.Name, marked)) && errors.As(v.Err, &failed) {
+		if exceedsBound && errors.As(v.Err, &failed) {
 			return nil, failed.Err
 		}
 	}
 	return g, nil
 }
 
-// errMarked returns the error of a version that has no name to read it by, or nil.
-func errMarked(gv schema.GroupVersion) error {
+// placeholderError returns the error of a version that has a placeholder for its name, or for that of its group; nil if
+// it has none.
+func placeholderError(gv schema.GroupVersion) error {
 	for _, name := range []string{gv.Group, gv.Version} {
-		if strings.HasSuffix(name, marked) {
-			return versionError(gv.Group, gv.Version, http.StatusOK, fmt.Errorf("%s stands for a name that is none in the document", name))
+		if strings.HasSuffix(name, placeholderSuffix) {
+			err := fmt.Errorf("%s stands for a name that is none in the document", name)
+			return versionError(gv.Group, gv.Version, http.StatusOK, err)
 		}
 	}
 	return nil

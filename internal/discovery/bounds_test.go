@@ -97,7 +97,7 @@ func TestTooMuchIsNotDecoded(t *testing.T) {
 		"groups of a list":            {[]byte(`{"kind":"APIGroupList","groups":[` + strings.Repeat("{},", maxGroups) + `{}]}`), "more than 65536 groups", 1 << 30},
 	} {
 		var err error
-		if took := allocated(func() { _, err = decodeBulk(test.body, namedPath, false) }); took > test.most {
+		if took := allocated(func() { _, err = decodeDocument(test.body, namedPath, false) }); took > test.most {
 			t.Errorf("%s: a document of %d bytes has taken %d; want %d at most", name, len(test.body), took, test.most)
 		}
 		if err == nil || !strings.Contains(err.Error(), test.want) {
@@ -106,7 +106,7 @@ func TestTooMuchIsNotDecoded(t *testing.T) {
 	}
 	status := []byte(`{"kind":"Status","message":"why","details":{"causes":[{}` + strings.Repeat(",{}", size/3) + `]}}`)
 	var said briefStatus
-	if took := allocated(func() { said, _ = statusOf(status) }); said.Message != "why" || took > 1<<20 {
+	if took := allocated(func() { said, _ = parseStatus(status) }); said.Message != "why" || took > 1<<20 {
 		t.Errorf("a Status of %d bytes has taken %d, want 1 MiB at most; its message is %q", len(status), took, said.Message)
 	}
 }
@@ -131,9 +131,9 @@ func TestLargeServersAreRead(t *testing.T) {
 
 // A text of any length costs little, and where it is cut no part of a secret remains.
 func TestLongTextsCostLittle(t *testing.T) {
-	for _, size := range []int{10, 999, 5000, maxSearched + 1} {
+	for _, size := range []int{10, 999, 5000, maxRedactable + 1} {
 		secret := strings.Repeat("x-", size/2) + "y"
-		for _, length := range []int{maxErrorText, maxSearched, 16 << 20} {
+		for _, length := range []int{maxErrorText, maxRedactable, 16 << 20} {
 			text := "said: " + strings.Repeat("Bearer "+secret, length/size+1)
 			c := &Client{secrets: []string{secret}}
 			var shown string
@@ -158,7 +158,7 @@ func TestMalformedVerbsCostNothing(t *testing.T) {
 		list := []byte(`{"kind":"APIResourceList","groupVersion":"g/v1","resources":[{"name":"rs","kind":"R","verbs":` + verbs + `}]}`)
 		var read [2]*snapshot.Group
 		took := allocated(func() {
-			if doc, err := decodeBulk(aggregated, namedPath, false); err == nil {
+			if doc, err := decodeDocument(aggregated, namedPath, false); err == nil {
 				read[0] = doc.groups[0]
 			}
 			if table, err := decodeTable(list, schema.GroupVersion{Group: "g", Version: "v1"}, false); err == nil {
@@ -225,12 +225,12 @@ func TestNoDocumentCostsMinutes(t *testing.T) {
 		"groups of one table": groups(each(`{"metadata":{"name":"g%d"},"versions":[{"version":"v1","resources":[{"resource":"rs","responseKind":{"kind":"R"}}]}]}`)),
 	} {
 		began := time.Now()
-		doc, err := decodeBulk(aggregatedJSON(items(30_000)), namedPath, false)
+		doc, err := decodeDocument(aggregatedJSON(items(30_000)), namedPath, false)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		use(&half{}, doc)
+		use(&groupList{}, doc)
 		if took := time.Since(began); took > time.Minute { // a second at most, unless the machine is very busy
 			t.Errorf("30,000 %s have taken %v", name, took)
 		}
@@ -240,12 +240,12 @@ func TestNoDocumentCostsMinutes(t *testing.T) {
 // decodeAll decodes data as every kind of document, and uses the result as a mapper would.
 func decodeAll(data []byte) {
 	for _, keepLists := range []bool{false, true} {
-		core, coreErr := decodeBulk(data, corePath, keepLists)
-		named, namedErr := decodeBulk(data, namedPath, keepLists)
+		core, coreErr := decodeDocument(data, corePath, keepLists)
+		named, namedErr := decodeDocument(data, namedPath, keepLists)
 		if coreErr == nil && namedErr == nil {
 			use(core, named)
 		} else if namedErr == nil {
-			use(&half{}, named)
+			use(&groupList{}, named)
 		}
 	}
 	gv := schema.GroupVersion{Group: "g0001.example.com", Version: "v2"}
@@ -255,7 +255,7 @@ func decodeAll(data []byte) {
 	_, _ = decodeTable(data, gv, true)
 }
 
-func use(core, named *half) {
+func use(core, named *groupList) {
 	s := new(snapshot.Snapshot).WithDocument(documentOf(core, named, nil), 1)
 	s = s.Reset(2).WithDocument(documentOf(core, named, nil), 3)
 	snapshot.Diff(new(snapshot.Snapshot), s)
@@ -270,7 +270,7 @@ func FuzzDecode(f *testing.F) {
 	server := fakeapi.New(oddities()...)
 	server.SetForms(fakeapi.Forms{V2: true, V2beta1: true, Protobuf: true})
 	for _, path := range []string{"/api", "/apis", "/apis/g0001.example.com", "/apis/g0001.example.com/v2"} {
-		for _, accept := range append(strings.Split(acceptBulk, ","), "application/vnd.kubernetes.protobuf") {
+		for _, accept := range append(strings.Split(acceptDocument, ","), "application/vnd.kubernetes.protobuf") {
 			data := body(server, path, accept)
 			f.Add(data)
 			f.Add(data[:len(data)/2])
@@ -296,10 +296,10 @@ func FuzzDecode(f *testing.F) {
 func TestDamagedDocumentIsNeverTakenForWhole(t *testing.T) {
 	const trailer = 4 // in protobuf two empty fields follow the document, in JSON a newline does
 	server := fakeapi.New(fakeapi.Typical(1, 2, 1)[1:]...)
-	for _, accept := range strings.Split(acceptBulk, ",")[:2] {
+	for _, accept := range strings.Split(acceptDocument, ",")[:2] {
 		data := body(server, "/apis", accept)
 		for i := range data {
-			if _, err := decodeBulk(data[:i], namedPath, false); err == nil && i < len(data)-trailer {
+			if _, err := decodeDocument(data[:i], namedPath, false); err == nil && i < len(data)-trailer {
 				t.Errorf("%s: cut off after %d of %d bytes, and taken for whole", accept, i, len(data))
 			}
 			damaged := slices.Clone(data)
@@ -326,11 +326,11 @@ func FuzzWatch(f *testing.F) {
 		}))
 		place, events, crds := "5", 0, schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 		err := c.Watch(context.Background(), crds, &place, time.Minute, func() {}, func() { events++ })
-		if events > len(sent) || len(place) > maxVersion || place != "" && err != nil {
+		if events > len(sent) || len(place) > maxResourceVersion || place != "" && err != nil {
 			t.Errorf("%d events of %d bytes, the next watch begins at %q after %v", events, len(sent), place, err)
 		}
-		if version, err := c.listVersion(context.Background(), crds); (version == "") == (err == nil) || len(version) > maxVersion {
-			t.Errorf("version %q, %v; want one of the two, and %d bytes at most", version, err, maxVersion)
+		if version, err := c.currentResourceVersion(context.Background(), crds); (version == "") == (err == nil) || len(version) > maxResourceVersion {
+			t.Errorf("version %q, %v; want one of the two, and %d bytes at most", version, err, maxResourceVersion)
 		}
 	})
 }

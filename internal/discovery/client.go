@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package discovery reads what an API server serves: everything at once (Document),
-// or one group or version live (List, Version).
+// Package discovery reads what an API server serves: everything at once (Document), or one group or version live (List,
+// Version).
 //
-// Each call reads once; only until one has succeeded do they obey Retry-After. The client
-// keeps only the last bulk document and its validators. It recognises the form of a document
-// by the bytes received, not by the Content-Type. Anything but a complete discovery document of the kind asked for is
-// an error. Only the API server's own 404 for a group or a version means that it is not
-// served: gateways and proxies answer 404, too, when they have lost their server.
+// Each call reads once; only until one has succeeded do they obey Retry-After. The client keeps the last discovery
+// document and its ETags, and nothing else. It recognizes the format of an answer by the bytes received, not by the
+// Content-Type. Anything but a complete discovery document of the kind that was asked for is an error. Only the API
+// server's own 404 for a group or a version means that it is not served: gateways and proxies answer 404, too, when
+// they have lost their server.
 //
 // The files, from the question to the answer:
 //
-//	bulk.go, live.go, watch.go     what is asked for: the document, a list or a version, events
+//	document.go, live.go, watch.go     what is asked for: the document, a group or a version, events
 //	      ↓
-//	client.go                      one request, and what it may take
+//	client.go                          one request, with its timeout and its retries
 //	      ↓
-//	transport.go, absence.go       one exchange: its bytes, and whose answer a 404 is
+//	transport.go, absence.go           one exchange: its bytes, and whose answer a 404 is
+//	redirect.go, guard.go              where a request may go, and how it ends if the transport does not
 //	      ↓
-//	decode.go, protobuf.go         from bytes to groups and tables; bounds.go says how many
-//	errors.go, secrets.go          or an error for people, without credentials
+//	decode.go, protobuf.go             from bytes to groups and tables; bounds.go says how many
+//	resourcelists.go                   what is kept besides for a discovery cache
+//	errors.go, redact.go, sanitize.go  an error for people, without credentials
 package discovery
 
 import (
@@ -48,31 +50,30 @@ type Options struct {
 	// of the answer, 0 if there was none.
 	Requested func(path string, code int)
 
-	// Failed, if not nil, is called when the server itself has failed, see ServerFailed, whatever was asked for: a
-	// discovery document, a watch, or what is read for a discovery client. It must return soon.
+	// Failed, if not nil, is called when the server itself has failed, see serverFailed, whatever was asked for: a
+	// discovery document or a watch. It must return soon.
 	Failed func()
 }
 
-// Client reads the discovery documents of one server. Its methods may be called
-// concurrently, except Document, because each call of it begins with what the last one
-// found.
+// Client reads the discovery documents of one server. Its methods may be called concurrently, except Document, because
+// each call of it begins with what the last one found.
 //
-// It does not use client-go's REST client. That holds a body of any size, repeats requests
-// while others wait for them, logs what a server sends, and hides the headers of an answer.
+// It does not use client-go's REST client. That holds a body of any size, repeats requests while others wait for them,
+// logs what a server sends, and hides the headers of an answer.
 type Client struct {
 	http    *http.Client
 	base    *url.URL
 	limiter flowcontrol.RateLimiter // nil: none
 	options Options
-	secrets []string // never shown in an error, like the credentials that a request has sent
+	secrets []string // of the configuration; like the credentials that a request has sent, no error shows them
 
-	audited atomic.Pointer[time.Time] // when a document was read that had an Audit-Id; nil if the last one had none
-	read    atomic.Bool               // the document, or a list or a version, was read once
+	lastAuditID atomic.Pointer[time.Time] // when the last document was read, if that had an Audit-Id; else nil
+	hasRead     atomic.Bool               // something was read with success
 
-	keepLists atomic.Bool // see KeepResourceLists
+	keepResourceLists atomic.Bool // see KeepResourceLists
 
-	// Only Document uses these, which it has read last.
-	core, named *half
+	// Only Document uses these.
+	core, named *groupList // what it has read last from /api and from /apis
 	document    *snapshot.Document
 	jsonOnly    bool // the server sends protobuf that is no aggregated document: it ignores what else is asked for
 }
@@ -87,101 +88,145 @@ func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Cli
 	}
 	own := *httpClient
 	own.CheckRedirect = sameHost(httpClient.CheckRedirect)
-	limiter := cfg.RateLimiter
-	if qps := cmp.Or(cfg.QPS, rest.DefaultQPS); limiter == nil && qps > 0 {
-		// Stock's mapper has this burst from client-go's discovery client.
-		limiter = flowcontrol.NewTokenBucketRateLimiter(qps, cmp.Or(cfg.Burst, 300))
-	}
 	return &Client{
-		http: &own, base: base, limiter: limiter, options: options, secrets: secretsOf(cfg), core: &half{}, named: &half{},
+		http:    &own,
+		base:    base,
+		limiter: limiterOf(cfg),
+		options: options,
+		secrets: secretsOf(cfg),
+		core:    &groupList{},
+		named:   &groupList{},
 	}, nil
 }
 
-// request is a request for one document, or for one list or watch.
-type request struct {
-	verb, path   string              // verb is for errors, and so is
-	gv           schema.GroupVersion // this
-	accept, etag string              // etag may be empty
-	params       url.Values
+// defaultBurst is that of client-go's discovery client, which controller-runtime's own mapper uses.
+const defaultBurst = 300
+
+// limiterOf returns the rate limiter that client-go's discovery client would have, or nil.
+func limiterOf(cfg *rest.Config) flowcontrol.RateLimiter {
+	if cfg.RateLimiter != nil {
+		return cfg.RateLimiter
+	}
+	qps := cmp.Or(cfg.QPS, rest.DefaultQPS)
+	if qps <= 0 {
+		return nil
+	}
+	return flowcontrol.NewTokenBucketRateLimiter(qps, cmp.Or(cfg.Burst, defaultBurst))
 }
 
-// get reads one document and decodes it. Its error is an *Error; it wraps errNotServed for
-// the API server's own 404. get decodes the document itself because an error of decode may
-// repeat the credentials that were sent, and only get knows them.
+// request is a request for a discovery document, or for a list or a watch of objects.
+type request struct {
+	path   string
+	params url.Values
+	accept string
+	etag   string // the server is to answer 304 if the document still has it; empty: none
+
+	// For errors.
+	verb string              // list or watch; empty for a discovery document
+	gv   schema.GroupVersion // what the path is about
+}
+
+// get reads one document and decodes it. Its error is an *Error; it wraps errNotServed for the API server's own 404.
+// get decodes the document itself because an error of decode may repeat the credentials that were sent, and only get
+// knows them.
 func get[T any](ctx context.Context, c *Client, r request, decode func(*exchange) (T, error)) (result T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
 	defer cancel()
-	seen, err := c.send(ctx, r)
-	for tries := 0; err != nil && tries < mostRetries && r.verb == "" && c.awaitRetry(ctx, seen); tries++ {
-		seen, err = c.send(ctx, r)
-	}
+	x, err := c.sendWithRetries(ctx, r)
 	if err == nil {
-		result, err = decode(seen)
+		result, err = decode(x)
 	}
 	if err != nil {
-		return *new(T), c.failure(r, seen, err)
+		return *new(T), c.failure(r, x, err)
 	}
 	return result, nil
 }
 
-// mostRetries is how often client-go sends a request again.
-const mostRetries = 10
+// maxRetries is how often client-go sends a request again.
+const maxRetries = 10
 
-// awaitRetry reports whether to send a request again, after it has waited: for as long as a server asks for that
-// is too busy, or a second if the connection was reset or ended. It does so until something was read once, if ctx
-// does not end before. Client-go does so always (k8s.io/client-go/rest, with_retry.go and request.go); later a
-// lookup has what is known, or its caller comes back.
-func (c *Client) awaitRetry(ctx context.Context, seen *exchange) bool {
+// sendWithRetries is send. It sends the request again after a failure that may be over soon, as client-go does (its
+// with_retry.go and request.go in k8s.io/client-go/rest), but only until something was read with success: later a
+// lookup has what is known, or its caller tries again.
+func (c *Client) sendWithRetries(ctx context.Context, r request) (*exchange, error) {
+	x, err := c.send(ctx, r)
+	isDiscovery := r.verb == ""
+	for retries := 0; err != nil && isDiscovery && retries < maxRetries; retries++ {
+		if c.hasRead.Load() || !waitToRetry(ctx, x) {
+			break
+		}
+		x, err = c.send(ctx, r)
+	}
+	return x, err
+}
+
+// waitToRetry reports whether to send a request again, after it has waited: for as long as a server asks for that is
+// too busy, or a second if the connection was lost. It returns false if ctx would end before.
+func waitToRetry(ctx context.Context, x *exchange) bool {
 	seconds := 0
 	switch {
-	case seen.mayRetry:
+	case x.retryable:
 		seconds = 1
-	case seen.code == http.StatusTooManyRequests, seen.code >= http.StatusInternalServerError:
-		seconds = seen.retryAfter
+	case x.code == http.StatusTooManyRequests, x.code >= http.StatusInternalServerError:
+		seconds = x.retryAfter
 	}
 	deadline, _ := ctx.Deadline()
-	if c.read.Load() || seconds <= 0 || time.Duration(seconds) > (time.Until(deadline)-1)/time.Second {
+	secondsLeft := (time.Until(deadline) - 1) / time.Second
+	if seconds <= 0 || time.Duration(seconds) > secondsLeft {
 		return false
 	}
 	Sleep(ctx, time.Duration(seconds)*time.Second)
 	return ctx.Err() == nil
 }
 
-// send returns the answer to a request, and an error if it was not a success.
+// send returns the answer to a request, and an error if it was not a success. A 304 is a success if the request had an
+// ETag.
 func (c *Client) send(ctx context.Context, r request) (*exchange, error) {
-	seen, err := Guarded(ctx, func() (*exchange, error) { return c.exchange(ctx, r) })
-	switch {
-	case seen == nil: // Guarded has given up
+	x, err := guarded(ctx, func() (*exchange, error) { return c.sendOnce(ctx, r) })
+	if x == nil { // the transport still goes on, or has panicked
 		return &exchange{}, err
-	case err != nil && !errors.Is(err, ErrNotSent) && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return seen, fmt.Errorf("no complete answer within %v (RequestTimeout): %w", c.options.RequestTimeout, context.DeadlineExceeded)
-	case err != nil:
-		return seen, err
-	case seen.success(), seen.code == http.StatusNotModified && r.etag != "":
-		return seen, nil
-	case seen.code == http.StatusNotModified:
-		return seen, errors.New("the server answered 304 Not Modified to a request without If-None-Match")
-	case seen.code == http.StatusNotFound:
-		return seen, c.notFound(seen)
 	}
-	return seen, c.statusError(seen)
+	if err != nil {
+		outOfTime := errors.Is(context.Cause(ctx), context.DeadlineExceeded)
+		if outOfTime && !errors.Is(err, ErrNotSent) {
+			err = fmt.Errorf("no complete answer within %v (RequestTimeout): %w",
+				c.options.RequestTimeout, context.DeadlineExceeded)
+		}
+		return x, err
+	}
+	if x.success() {
+		return x, nil
+	}
+	switch x.code {
+	case http.StatusNotModified:
+		if r.etag != "" {
+			return x, nil
+		}
+		return x, errors.New("the server answered 304 Not Modified to a request without If-None-Match")
+	case http.StatusNotFound:
+		return x, c.notFound(x)
+	}
+	return x, c.statusError(x)
 }
 
-// pathOf returns the path of a version, or of the list of a group's versions. It also
-// reports whether the names can be those of a group and a version. What no server can have nobody asks for, so
-// that no error repeats the long name of a caller.
+// pathOf returns the path of a version, or of the list of a group's versions. ok reports whether the names can be those
+// of a group and a version. Nobody asks for a name that no server can have, so no error repeats the long name of a
+// caller.
 func pathOf(gv schema.GroupVersion) (path string, ok bool) {
-	path, ok = namedPath+"/"+gv.Group, segment(gv.Group) && len(gv.Group) <= maxName
-	if gv.Group == "" {
-		path, ok = corePath, true
+	path, ok = corePath, true
+	if gv.Group != "" {
+		path, ok = namedPath+"/"+gv.Group, mayBeName(gv.Group)
 	}
 	if gv.Version != "" {
-		path, ok = path+"/"+gv.Version, ok && segment(gv.Version) && len(gv.Version) <= maxName
+		path, ok = path+"/"+gv.Version, ok && mayBeName(gv.Version)
 	}
 	return path, ok
 }
 
-// segment reports whether name can be one segment of a path as it is.
-func segment(name string) bool {
+// mayBeName reports whether a server may have a group or a version of that name.
+func mayBeName(name string) bool { return isPathSegment(name) && len(name) <= maxName }
+
+// isPathSegment reports whether a name can be one segment of a path as it is.
+func isPathSegment(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/?#%")
 }

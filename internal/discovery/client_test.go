@@ -158,7 +158,7 @@ func TestFormsAgree(t *testing.T) {
 				t.Errorf("%s: %s; want form %s", test.name, r, test.form)
 			}
 		}
-		core, err := decodeGroup(body(server, corePath, acceptBulk), schema.GroupVersion{})
+		core, err := decodeGroup(body(server, corePath, acceptDocument), schema.GroupVersion{})
 		if err != nil || len(core.Versions()) != 1 || core.Versions()[0].Name != "v1" {
 			t.Errorf("%s: %s read as the list of the core group: %v, %v; want v1", test.name, test.form, core, err)
 		}

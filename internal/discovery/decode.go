@@ -19,66 +19,79 @@ import (
 const (
 	aggregatedGroup = "apidiscovery.k8s.io/"
 	aggregatedKind  = "APIGroupDiscoveryList"
-	stale           = "Stale"
-	namespaced      = "Namespaced"
+	freshnessStale  = "Stale"
+	scopeNamespaced = "Namespaced"
 )
 
-// document has the fields of every document in JSON. What none of them has together is
-// read together, and does no harm.
-type document struct {
-	Kind           string
-	APIVersion     string
-	Items          []json.RawMessage // APIGroupDiscoveryList
-	Groups         []group[version]  // APIGroupList
-	group[version]                   // APIGroup; of APIVersions the versions
+// jsonDocument has the fields of every discovery document in JSON. No document has all of them, so that they are
+// decoded together does no harm.
+type jsonDocument struct {
+	Kind       string
+	APIVersion string
 
-	GroupVersion string // APIResourceList
-	Resources    []resource
+	Items []json.RawMessage // of an APIGroupDiscoveryList: its groups
+
+	Groups []jsonGroup[jsonListedVersion] // of an APIGroupList
+
+	jsonGroup[jsonListedVersion] // of an APIGroup; APIVersions has the versions alone
+
+	GroupVersion string         // of an APIResourceList
+	Resources    []jsonResource // of an APIResourceList
 }
 
-// group is a group of any document.
-type group[V any] struct {
+// jsonGroup is a group of any document. V is its version.
+type jsonGroup[V any] struct {
 	Name      string
-	Metadata  struct{ Name string } // aggregated
+	Metadata  struct{ Name string } // of the aggregated document, which has no Name
 	Versions  []V
 	Preferred V `json:"preferredVersion"`
 }
 
-// served is a version of an aggregated document.
-type served struct {
+// jsonServedVersion is a version of an aggregated document.
+type jsonServedVersion struct {
 	Version   string
 	Freshness string
-	Resources []resource
+	Resources []jsonResource
 }
 
-// version is a version of a legacy document: an object, and in APIVersions a name.
-type version struct{ Version string }
+// jsonListedVersion is a version of a legacy document: an object, and in APIVersions a name.
+type jsonListedVersion struct{ Version string }
 
-func (v *version) UnmarshalJSON(data []byte) error {
+// UnmarshalJSON decodes both.
+func (v *jsonListedVersion) UnmarshalJSON(data []byte) error {
 	if data[0] == '"' {
 		return json.Unmarshal(data, &v.Version)
 	}
-	type object version // without this method
+	type object jsonListedVersion // without this method
 	return json.Unmarshal(data, (*object)(v))
 }
 
-// resource has the fields of an APIResource, and then those of an APIResourceDiscovery,
-// which name the same.
-type resource struct {
-	Name, SingularName, Kind string
-	Namespaced               bool
-	Verbs                    verbs
+// jsonResource has the fields of an APIResource and of an APIResourceDiscovery.
+type jsonResource struct {
+	// Of both.
+	Verbs jsonVerbs
 
-	Resource, SingularResource, Scope string
-	ResponseKind                      struct{ Group, Version, Kind string }
+	// Of an APIResource.
+	Name         string
+	SingularName string
+	Kind         string
+	Namespaced   bool
+
+	// Of an APIResourceDiscovery.
+	Resource         string
+	SingularResource string
+	Scope            string
+	ResponseKind     struct{ Group, Version, Kind string }
 }
 
-// verbs is what stands between quotes, and is a verb. No verb has an escape in it. What is
-// no list of verbs is no error, so that no kind is lost because of its verbs.
-type verbs snapshot.Verbs
+// jsonVerbs are the verbs of a resource: whatever stands between quotes and is a verb. No verb has an escape in it.
+// What is no list of verbs is no error, so that no kind is lost because of its verbs.
+type jsonVerbs snapshot.Verbs
 
-func (v *verbs) UnmarshalJSON(list []byte) error {
-	set, quoted := snapshot.Verbs(0), false
+// UnmarshalJSON decodes a list of verbs.
+func (v *jsonVerbs) UnmarshalJSON(list []byte) error {
+	set := snapshot.Verbs(0)
+	quoted := false
 	for len(list) > 0 {
 		text, rest, _ := bytes.Cut(list, []byte{'"'})
 		if quoted {
@@ -86,62 +99,58 @@ func (v *verbs) UnmarshalJSON(list []byte) error {
 		}
 		list, quoted = rest, !quoted
 	}
-	*v = verbs(set)
+	*v = jsonVerbs(set)
 	return nil
 }
 
 // parseJSON reads any JSON document of discovery.
-func parseJSON(body []byte) (*document, error) {
+func parseJSON(body []byte) (*jsonDocument, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil, errors.New("the response is empty")
 	}
 	if !elementsWithin(body, decodedDepth, maxElements) {
 		return nil, errElements
 	}
-	doc := &document{}
+	doc := &jsonDocument{}
 	if err := json.Unmarshal(body, doc); err != nil {
 		return nil, fmt.Errorf("the response is not a discovery document: %w", err)
 	}
 	return doc, nil
 }
 
-// decodedDepth is the depth of the lists that are decoded: the items, their versions, and
-// the resources of these, each in an object. Deeper lists are skipped. keptDepth is that of the lists in what a
-// discovery cache returns: subresources, and the verbs of these.
 const (
+	// decodedDepth is the depth of the lists that are decoded: the items, their versions, and the resources of these,
+	// each in an object. Deeper lists are skipped.
 	decodedDepth = 6
-	keptDepth    = 10
+	// keptDepth is that of the lists in what a discovery cache returns: the verbs of subresources are the deepest.
+	keptDepth = 10
 )
 
-// elementsWithin reports whether the lists that are decoded, which are those up to a depth, have no more than most
-// elements. A body with fewer commas than that has no more elements either.
-func elementsWithin(body []byte, depth, most int) bool {
-	return bytes.Count(body, []byte{','}) <= most || elements(body, depth) <= most
+// elementsWithin reports whether the lists down to a depth have no more than limit elements. A body with so few commas
+// has no more elements either, so most bodies need not be searched.
+func elementsWithin(body []byte, depth, limit int) bool {
+	return bytes.Count(body, []byte{','}) <= limit || countElements(body, depth) <= limit
 }
 
-// elements counts the commas in the lists up to a depth, keptDepth at most: a comma costs a server little
-// to send, and stands for an element that takes much memory. Most commas that honest
-// servers send are elsewhere. If the body is no JSON, the count means nothing.
-func elements(body []byte, most int) (commas int) {
-	var list [keptDepth + 1]bool // whether a list is open at each depth
+// countElements counts the commas in the lists down to maxDepth, which is keptDepth at most: a comma costs a server
+// little to send, and stands for an element that takes much memory. Most commas that honest servers send are elsewhere.
+// If the body is no JSON, the count means nothing.
+func countElements(body []byte, maxDepth int) (commas int) {
+	var isList [keptDepth + 1]bool // whether what is open at each depth is a list, and no object
 	depth := 0
 	for i := 0; i < len(body); i++ {
 		switch c := body[i]; c {
 		case '"':
-			for i++; i < len(body) && body[i] != '"'; i++ {
-				if body[i] == '\\' {
-					i++
-				}
-			}
+			i = endOfString(body, i)
 		case '[', '{':
 			depth++
-			if depth <= most {
-				list[depth] = c == '['
+			if depth <= maxDepth {
+				isList[depth] = c == '['
 			}
 		case ']', '}':
 			depth = max(depth-1, 0)
 		case ',':
-			if depth <= most && list[depth] {
+			if depth <= maxDepth && isList[depth] {
 				commas++
 			}
 		}
@@ -149,83 +158,88 @@ func elements(body []byte, most int) (commas int) {
 	return commas
 }
 
-func (d *document) aggregated() bool {
+// endOfString returns where the string ends that begins at start.
+func endOfString(body []byte, start int) int {
+	for i := start + 1; i < len(body); i++ {
+		switch body[i] {
+		case '"':
+			return i
+		case '\\':
+			i++ // whatever is escaped
+		}
+	}
+	return len(body)
+}
+
+func (d *jsonDocument) aggregated() bool {
 	return d.Kind == aggregatedKind && strings.HasPrefix(d.APIVersion, aggregatedGroup)
 }
 
-func (d *document) wrongKind(want string) error {
+func (d *jsonDocument) wrongKind(want string) error {
 	return fmt.Errorf("the response is not of kind %s but of kind %q in %q", want, d.Kind, d.APIVersion)
 }
 
-// decodeBulk decodes an answer of /api or /apis, in any of the forms in acceptBulk. keepLists is whether the resource
-// lists are kept, too. An answer in protobuf has none: it was not asked for then.
-func decodeBulk(body []byte, path string, keepLists bool) (*half, error) {
+// decodeDocument decodes an answer of /api or /apis, in any of the formats in acceptDocument. keepLists is whether the
+// resource lists are kept, too. An answer in protobuf has none: it was not asked for then.
+func decodeDocument(body []byte, path string, keepLists bool) (*groupList, error) {
 	if bytes.HasPrefix(body, []byte(protobufMagic)) {
-		return decodeProtobuf(body)
+		return decodeDocumentProtobuf(body)
 	}
-	return decodeJSON(body, path, keepLists)
-}
-
-func decodeJSON(body []byte, path string, keepLists bool) (*half, error) {
 	doc, err := parseJSON(body)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case doc.aggregated() && keepLists && elementsWithin(body, keptDepth, maxKeptElements):
-		return ownGroups(doc.Items)
-	case doc.aggregated():
-		return shareGroups(doc.Items, "json", func(item []byte) (*snapshot.Group, error) {
-			return decodeJSONGroup(item, nil)
+	if doc.aggregated() {
+		keepLists = keepLists && elementsWithin(body, keptDepth, maxKeptElements)
+		return decodeAggregated(doc.Items, keepLists)
+	}
+	groups, err := doc.listedGroups(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkGroupCount(len(groups)); err != nil {
+		return nil, err
+	}
+	read := &groupList{}
+	for _, g := range groups {
+		read.groups = append(read.groups, groupOf(g))
+	}
+	return read, nil
+}
+
+// listedGroups returns the groups of a legacy document: that of /api has the versions of the core group, that of /apis
+// all other groups.
+func (d *jsonDocument) listedGroups(path string) ([]jsonGroup[jsonListedVersion], error) {
+	if path == corePath {
+		if d.Kind != "APIVersions" {
+			return nil, d.wrongKind("APIGroupDiscoveryList or APIVersions")
+		}
+		if len(d.Versions) == 0 {
+			return d.Groups, nil
+		}
+		preferred := d.Versions[0] // as in client-go
+		return []jsonGroup[jsonListedVersion]{{Versions: d.Versions, Preferred: preferred}}, nil
+	}
+	if d.Kind != "APIGroupList" {
+		return nil, d.wrongKind("APIGroupDiscoveryList or APIGroupList")
+	}
+	return d.Groups, nil
+}
+
+// decodeAggregated returns the groups of an aggregated document. With resource lists they belong to this mapper alone:
+// who gets a list from a discovery cache should not change it, and might.
+func decodeAggregated(items []json.RawMessage, keepLists bool) (*groupList, error) {
+	if !keepLists {
+		return shareGroups(items, "json", func(item []byte) (*snapshot.Group, error) {
+			return decodeGroupJSON(item, nil)
 		})
-	case path == corePath && doc.Kind == "APIVersions":
-		if len(doc.Versions) > 0 {
-			doc.Groups = []group[version]{{Versions: doc.Versions, Preferred: doc.Versions[0]}} // preferred as in client-go
-		}
-	case path == corePath:
-		return nil, doc.wrongKind("APIGroupDiscoveryList or APIVersions")
-	case doc.Kind != "APIGroupList":
-		return nil, doc.wrongKind("APIGroupDiscoveryList or APIGroupList")
 	}
-	if err := checkCount(len(doc.Groups)); err != nil {
+	if err := checkGroupCount(len(items)); err != nil {
 		return nil, err
 	}
-	read := &half{}
-	for _, g := range doc.Groups {
-		read.groups = append(read.groups, listed(g))
-	}
-	return read, nil
-}
-
-// shareGroups returns the groups of items. It decodes only those that no mapper of this
-// process holds.
-func shareGroups[T ~[]byte](items []T, form string, decode func([]byte) (*snapshot.Group, error)) (*half, error) {
-	if err := checkCount(len(items)); err != nil {
-		return nil, err
-	}
-	read := &half{groups: make([]*snapshot.Group, len(items)), hasResources: true}
-	keys := make([]byte, 0, len(items)*len(share.Key{}))
+	read := &groupList{groups: make([]*snapshot.Group, len(items)), hasResources: true}
 	for i, item := range items {
-		key := share.KeyOf(form, item)
-		g, err := share.Groups.Get(key, func() (*snapshot.Group, error) { return decode(item) })
-		if err != nil {
-			return nil, err
-		}
-		read.groups[i], keys = g, append(keys, key[:]...)
-	}
-	read.key = share.KeyOf("groups", keys)
-	return read, nil
-}
-
-// ownGroups returns the groups of items with their resource lists. Other mappers share none of them: who gets a list
-// from a discovery cache should not change it, and might.
-func ownGroups(items []json.RawMessage) (*half, error) {
-	if err := checkCount(len(items)); err != nil {
-		return nil, err
-	}
-	read := &half{groups: make([]*snapshot.Group, len(items)), hasResources: true}
-	for i, item := range items {
-		g, err := decodeJSONGroup(item, resourceListsOf(item))
+		g, err := decodeGroupJSON(item, resourceListsOf(item))
 		if err != nil {
 			return nil, err
 		}
@@ -234,33 +248,67 @@ func ownGroups(items []json.RawMessage) (*half, error) {
 	return read, nil
 }
 
-// decodeJSONGroup reads a group of the aggregated document. lists are its resource lists, or nil.
-func decodeJSONGroup(data []byte, lists []*metav1.APIResourceList) (*snapshot.Group, error) {
-	g := group[served]{}
+// shareGroups returns the groups of items. It decodes only those that no mapper of this process holds.
+func shareGroups[T ~[]byte](
+	items []T, format string, decode func([]byte) (*snapshot.Group, error),
+) (*groupList, error) {
+	if err := checkGroupCount(len(items)); err != nil {
+		return nil, err
+	}
+	read := &groupList{groups: make([]*snapshot.Group, len(items)), hasResources: true}
+	keys := make([]byte, 0, len(items)*len(share.Key{}))
+	for i, item := range items {
+		key := share.KeyOf(format, item)
+		g, err := share.Groups.Get(key, func() (*snapshot.Group, error) { return decode(item) })
+		if err != nil {
+			return nil, err
+		}
+		read.groups[i] = g
+		keys = append(keys, key[:]...)
+	}
+	read.key = share.KeyOf("groups", keys)
+	return read, nil
+}
+
+// decodeGroupJSON reads a group of the aggregated document. lists are its resource lists, or nil.
+func decodeGroupJSON(data []byte, lists []*metav1.APIResourceList) (*snapshot.Group, error) {
+	g := jsonGroup[jsonServedVersion]{}
 	if err := json.Unmarshal(data, &g); err != nil {
 		return nil, fmt.Errorf("a group of the aggregated document is malformed: %w", err)
 	}
-	b := builder{name: g.Metadata.Name}
+	b := groupBuilder{name: g.Metadata.Name}
 	for i, v := range g.Versions {
 		var list *metav1.APIResourceList
 		if i < len(lists) {
 			list = lists[i]
 		}
-		rows := make([]snapshot.Resource, 0, len(v.Resources))
-		for _, r := range v.Resources {
-			if kind := r.ResponseKind; kind.Group+kind.Version+kind.Kind != "" {
-				rows = append(rows, snapshot.Resource{
-					Name: r.Resource, Singular: r.SingularResource, Kind: kind.Kind, Namespaced: r.Scope == namespaced, Verbs: snapshot.Verbs(r.Verbs),
-				})
-			}
-		}
-		b.addServed(v.Version, v.Freshness, rows, list)
+		b.addServed(v.Version, v.Freshness, v.resources(), list)
 	}
 	return b.group(), nil
 }
 
-func listed(g group[version]) *snapshot.Group {
-	b := builder{name: g.Name, preferred: g.Preferred.Version}
+// resources returns the resources of a version that have a kind. Others are only the parents of subresources.
+func (v *jsonServedVersion) resources() []snapshot.Resource {
+	resources := make([]snapshot.Resource, 0, len(v.Resources))
+	for _, r := range v.Resources {
+		kind := r.ResponseKind
+		if kind.Group == "" && kind.Version == "" && kind.Kind == "" {
+			continue
+		}
+		resources = append(resources, snapshot.Resource{
+			Name:       r.Resource,
+			Singular:   r.SingularResource,
+			Kind:       kind.Kind,
+			Namespaced: r.Scope == scopeNamespaced,
+			Verbs:      snapshot.Verbs(r.Verbs),
+		})
+	}
+	return resources
+}
+
+// groupOf returns a group of a legacy document, whose versions have no resources yet.
+func groupOf(g jsonGroup[jsonListedVersion]) *snapshot.Group {
+	b := groupBuilder{name: g.Name, preferred: g.Preferred.Version}
 	for _, v := range g.Versions {
 		b.add(snapshot.Version{Name: v.Version})
 	}
@@ -269,20 +317,19 @@ func listed(g group[version]) *snapshot.Group {
 
 var errNoVersions = errors.New("the server lists no versions of the group")
 
-// decodeGroup reads the answer of /api, or of /apis/<group>, to a request for the plain
-// form. A cache that drops Vary may send the aggregated form of /api. Then only the list of
-// versions is used, because the resources may be of any age. Single groups and versions
-// have one form only, so this can't happen there.
+// decodeGroup reads the answer of /api, or of /apis/<group>, to a request for the plain format. A cache that drops Vary
+// may send the aggregated format of /api. Then only the list of versions is used, because the resources may be of any
+// age. Single groups and versions have one format only, so this can't happen there.
 func decodeGroup(body []byte, gv schema.GroupVersion) (*snapshot.Group, error) {
 	if gv.Group == "" {
-		read, err := decodeBulk(body, corePath, false)
+		read, err := decodeDocument(body, corePath, false)
 		if err != nil {
 			return nil, err
 		}
 		if len(read.groups) != 1 || read.groups[0].Name() != "" {
 			return nil, errors.New("the response is not about the core group")
 		}
-		return checkList(read.groups[0])
+		return checkVersions(read.groups[0])
 	}
 	doc, err := parseJSON(body)
 	if err != nil {
@@ -294,32 +341,29 @@ func decodeGroup(body []byte, gv schema.GroupVersion) (*snapshot.Group, error) {
 	if doc.Name != gv.Group {
 		return nil, fmt.Errorf("the response is about group %q", doc.Name)
 	}
-	return checkList(listed(doc.group))
+	return checkVersions(groupOf(doc.jsonGroup))
 }
 
-// decodeTable reads the answer of /apis/<group>/<version>. The path says of which version that is:
-// extension servers answer with a list that calls itself another version of the group
-// (kubevirt#10899). A list of another group is an error. keepLists is whether the table gets the resource list, too.
+// decodeTable reads the answer of /apis/<group>/<version>. keepLists is whether the table gets the resource list, too.
 func decodeTable(body []byte, gv schema.GroupVersion, keepLists bool) (*snapshot.Table, error) {
 	doc, err := parseJSON(body)
 	if err != nil {
 		return nil, err
 	}
-	// Kind or group-version is enough: servers behind APIServices may leave out one.
-	unnamed := doc.Kind == "" && doc.GroupVersion != ""
-	if doc.Kind != "APIResourceList" && !unnamed {
-		return nil, doc.wrongKind("APIResourceList")
-	}
-	if said, err := schema.ParseGroupVersion(doc.GroupVersion); doc.GroupVersion != "" && (err != nil || said.Group != gv.Group) {
-		return nil, fmt.Errorf("the response is about %q, and not about a version of the group", doc.GroupVersion)
+	if err := doc.checkResourceList(gv); err != nil {
+		return nil, err
 	}
 	resources := make([]snapshot.Resource, 0, len(doc.Resources))
 	for _, r := range doc.Resources {
 		resources = append(resources, snapshot.Resource{
-			Name: r.Name, Singular: r.SingularName, Kind: r.Kind, Namespaced: r.Namespaced, Verbs: snapshot.Verbs(r.Verbs),
+			Name:       r.Name,
+			Singular:   r.SingularName,
+			Kind:       r.Kind,
+			Namespaced: r.Namespaced,
+			Verbs:      snapshot.Verbs(r.Verbs),
 		})
 	}
-	if err := checkRows(resources); err != nil {
+	if err := checkResources(resources); err != nil {
 		return nil, err
 	}
 	table := snapshot.NewTable(resources)
@@ -327,4 +371,22 @@ func decodeTable(body []byte, gv schema.GroupVersion, keepLists bool) (*snapshot
 		table = table.WithResourceList(resourceListOf(body, gv))
 	}
 	return table, nil
+}
+
+// checkResourceList returns an error unless the document is an APIResourceList of a version of the group. The path says
+// of which version: extension servers answer with a list that calls itself another one (kubevirt#10899).
+func (d *jsonDocument) checkResourceList(gv schema.GroupVersion) error {
+	// Kind or groupVersion is enough: servers behind APIServices may leave out one.
+	hasNoKind := d.Kind == "" && d.GroupVersion != ""
+	if d.Kind != "APIResourceList" && !hasNoKind {
+		return d.wrongKind("APIResourceList")
+	}
+	if d.GroupVersion == "" {
+		return nil
+	}
+	claimed, err := schema.ParseGroupVersion(d.GroupVersion)
+	if err != nil || claimed.Group != gv.Group {
+		return fmt.Errorf("the response is about %q, and not about a version of the group", d.GroupVersion)
+	}
+	return nil
 }

@@ -38,8 +38,8 @@ type Error struct {
 	Err error
 }
 
-// Error names the path, the group-version where there is one, and the ClusterRole that an account lacks
-// which may not read a discovery document.
+// Error names the path and, if there is one, the group-version. If the ServiceAccount may not read a discovery
+// document, it names the ClusterRole that allows that.
 func (e *Error) Error() string {
 	what := e.Path
 	if !e.GroupVersion.Empty() {
@@ -63,41 +63,52 @@ var ErrNotSent = errors.New("the request was not sent")
 // Cause is context.Cause for an error that a lookup returns: a program's own cause must not look
 // like an answer of the server.
 func Cause(ctx context.Context) error {
-	err := context.Cause(ctx)
-	for withURL := (*url.Error)(nil); errors.As(err, &withURL); { // a transport may nest them
-		err = withURL.Err
-	}
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) || meta.IsNoMatchError(err) {
+	err := withoutURLs(context.Cause(ctx))
+	var status apierrors.APIStatus
+	if errors.As(err, &status) || meta.IsNoMatchError(err) {
 		return errors.New(err.Error())
 	}
 	return err
 }
 
+// withoutURLs returns what the URL errors in err wrap. A transport may nest them.
+func withoutURLs(err error) error {
+	var withURL *url.Error
+	for errors.As(err, &withURL) {
+		err = withURL.Err
+	}
+	return err
+}
+
 // statusError makes an error from an answer that is no success and no 404.
-func (c *Client) statusError(seen *exchange) error {
-	failed := apierrors.NewGenericServerResponse(seen.code, "get", schema.GroupResource{}, "", "", seen.retryAfter, false)
-	failed.ErrStatus.Message = c.textOf(seen)
-	if seen.retryAfter > 0 {
-		failed.ErrStatus.Message += fmt.Sprintf(" (it asks to come back after %d seconds)", seen.retryAfter)
+func (c *Client) statusError(x *exchange) error {
+	failed := apierrors.NewGenericServerResponse(x.code, "get", schema.GroupResource{}, "", "", x.retryAfter, false)
+	failed.ErrStatus.Message = c.describe(x)
+	if x.retryAfter > 0 {
+		failed.ErrStatus.Message += fmt.Sprintf(" (it asks to come back after %d seconds)", x.retryAfter)
 	}
 	return failed
 }
 
-// textOf tells of an answer that is no success. Of its body it keeps only the message of a
+// describe says in words what an answer is that is no success. Of its body it keeps only the message of a
 // metav1.Status.
-func (c *Client) textOf(seen *exchange) string {
-	text := fmt.Sprintf("the server answered %d %s", seen.code, http.StatusText(seen.code))
-	if said, ok := statusOf(seen.body); ok && said.Message != "" {
-		text = c.redact(text+": "+c.redact(said.Message, seen.sent), seen.sent)
+func (c *Client) describe(x *exchange) string {
+	text := fmt.Sprintf("the server answered %d %s", x.code, http.StatusText(x.code))
+	status, ok := parseStatus(x.body)
+	if !ok || status.Message == "" {
+		return text
 	}
-	return text
+	return c.redact(text+": "+c.redact(status.Message, x.credentials), x.credentials)
 }
 
 // Unanswered reports whether the read that ended with err was sent, and its time was over before
 // there was a complete answer. A connection that is refused is an answer: it costs nobody time.
-func Unanswered(err error) bool {
-	var late interface{ Timeout() bool }
-	return errors.As(err, &late) && late.Timeout() && !errors.Is(err, ErrNotSent)
+func Unanswered(err error) bool { return isTimeout(err) && !errors.Is(err, ErrNotSent) }
+
+// isTimeout reports whether an error, or one that it wraps, says that it is a timeout.
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // GivesNoAnswer reports whether what a version's last read has met says that nobody answers for it: the time of the
@@ -106,15 +117,16 @@ func GivesNoAnswer(err error) bool { return Unanswered(err) || errors.Is(err, er
 
 var errMarkedStale = errors.New("the server marks this version as stale: what serves it does not answer")
 
-// ServerFailed reports whether the server itself failed, and not only what it was asked for: the connection
+// serverFailed reports whether the server itself failed, and not only what it was asked for: the connection
 // failed, however, before there was a complete answer, or the answer was 5xx or 429. A server that starts or is
 // killed does so. That the time of a request is over is no such failure: one APIService may hang.
-func ServerFailed(err error) bool {
+func serverFailed(err error) bool {
 	var failed *Error
 	if !errors.As(err, &failed) {
 		return false
 	}
-	return failed.Interrupted || failed.Code >= http.StatusInternalServerError || failed.Code == http.StatusTooManyRequests
+	isBusy := failed.Code == http.StatusTooManyRequests
+	return failed.Interrupted || isBusy || failed.Code >= http.StatusInternalServerError
 }
 
 // NotAwaited returns the error of a read whose answer a caller did not wait for.
@@ -129,21 +141,30 @@ func NotAwaited(read snapshot.Read, wait time.Duration) error {
 // Undecided returns the error of a read that was answered with 404, where something else than the
 // answer decides whether that is an absence. why says what that is.
 func Undecided(read snapshot.Read, why error) error {
-	return versionError(read.Group, read.Version, http.StatusNotFound, fmt.Errorf("the server answered 404 Not Found, which is not believed: %w", why))
+	err := fmt.Errorf("the server answered 404 Not Found, which is not believed: %w", why)
+	return versionError(read.Group, read.Version, http.StatusNotFound, err)
 }
 
 // failure makes an Error from an error that may quote the server, or what was sent to it.
-func (c *Client) failure(r request, seen *exchange, err error) *Error {
-	if !errors.Is(err, errNotServed) { // whose words are ours
-		err = c.safe(err, seen.sent)
+func (c *Client) failure(r request, x *exchange, err error) *Error {
+	if !errors.Is(err, errNotServed) { // that has nothing of the server in it
+		err = c.redactError(err, x.credentials)
 	}
-	failed := &Error{Verb: r.verb, Path: r.path, GroupVersion: r.gv, Code: seen.code, Interrupted: seen.interrupted, Err: err}
-	if ServerFailed(failed) {
+	failed := &Error{
+		Verb:         r.verb,
+		Path:         r.path,
+		GroupVersion: r.gv,
+		Code:         x.code,
+		Interrupted:  x.interrupted,
+		Err:          err,
+	}
+	if serverFailed(failed) {
 		c.noteFailed()
 	}
 	return failed
 }
 
+// noteFailed reports that the server itself has failed.
 func (c *Client) noteFailed() {
 	if c.options.Failed != nil {
 		c.options.Failed()

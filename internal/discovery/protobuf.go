@@ -43,30 +43,31 @@ var errWire = errors.New("the aggregated document is malformed protobuf")
 
 // wire reads messages until there is an error.
 type wire struct {
-	left int // how many elements there may still be
-	err  error
+	remaining int // how many elements there may still be
+	err       error
 }
 
 // fields returns the length-delimited fields of a message, and skips the others.
 func (w *wire) fields(message []byte) iter.Seq2[protowire.Number, []byte] {
 	return func(yield func(protowire.Number, []byte) bool) {
 		for len(message) > 0 && w.err == nil {
-			field, wireType, tag := protowire.ConsumeTag(message)
-			if tag < 0 {
+			field, wireType, tagSize := protowire.ConsumeTag(message)
+			if tagSize < 0 {
 				w.err = errWire
 				return
 			}
-			size := protowire.ConsumeFieldValue(field, wireType, message[tag:])
+			size := protowire.ConsumeFieldValue(field, wireType, message[tagSize:])
 			if size < 0 {
 				w.err = errWire
 				return
 			}
-			value := message[tag : tag+size]
-			message = message[tag+size:]
+			value := message[tagSize : tagSize+size]
+			message = message[tagSize+size:]
 			if wireType != protowire.BytesType {
 				continue
 			}
-			if value, _ = protowire.ConsumeBytes(value); !yield(field, value) {
+			value, _ = protowire.ConsumeBytes(value)
+			if !yield(field, value) {
 				return
 			}
 		}
@@ -83,19 +84,23 @@ func (w *wire) field(message []byte, number protowire.Number) (last []byte) {
 	return last
 }
 
-// take counts an element before it is made.
-func (w *wire) take() {
-	if w.left--; w.left < 0 {
+// count counts an element before it is made.
+func (w *wire) count() {
+	w.remaining--
+	if w.remaining < 0 {
 		w.err = errElements
 	}
 }
 
-// decodeProtobuf splits the document into groups and decodes those that are new.
-func decodeProtobuf(body []byte) (*half, error) {
-	w := &wire{left: maxElements}
+// decodeDocumentProtobuf splits the document into groups and decodes those that no mapper of this process holds.
+func decodeDocumentProtobuf(body []byte) (*groupList, error) {
+	w := &wire{remaining: maxElements}
 	unknown := body[len(protobufMagic):]
 	typeMeta := w.field(unknown, unknownTypeMeta)
-	doc := document{Kind: string(w.field(typeMeta, typeKind)), APIVersion: string(w.field(typeMeta, typeAPIVersion))}
+	doc := jsonDocument{
+		Kind:       string(w.field(typeMeta, typeKind)),
+		APIVersion: string(w.field(typeMeta, typeAPIVersion)),
+	}
 	list := w.field(unknown, unknownRaw)
 	if w.err == nil && !doc.aggregated() {
 		return nil, doc.wrongKind(aggregatedKind)
@@ -107,18 +112,20 @@ func decodeProtobuf(body []byte) (*half, error) {
 	for field, item := range w.fields(list) {
 		if field == listItems {
 			items = append(items, item)
-			w.err = checkCount(len(items))
+			w.err = checkGroupCount(len(items))
 		}
 	}
 	if w.err != nil {
 		return nil, w.err
 	}
-	w.left -= len(items)
+	w.remaining -= len(items)
 	return shareGroups(items, "protobuf", w.group)
 }
 
+// group decodes a group.
 func (w *wire) group(data []byte) (*snapshot.Group, error) {
-	b := builder{name: string(w.field(w.field(data, groupMeta), metaName))}
+	metadata := w.field(data, groupMeta)
+	b := groupBuilder{name: string(w.field(metadata, metaName))}
 	for field, value := range w.fields(data) {
 		if field == groupVersions && !b.full() {
 			w.version(&b, value)
@@ -130,10 +137,11 @@ func (w *wire) group(data []byte) (*snapshot.Group, error) {
 	return b.group(), nil
 }
 
-func (w *wire) version(b *builder, data []byte) {
-	w.take()
+// version decodes a version, and adds it to its group.
+func (w *wire) version(b *groupBuilder, data []byte) {
+	w.count()
 	name, freshness := "", ""
-	var rows []snapshot.Resource
+	var resources []snapshot.Resource
 	for field, value := range w.fields(data) {
 		switch field {
 		case versionName:
@@ -141,19 +149,20 @@ func (w *wire) version(b *builder, data []byte) {
 		case versionFreshness:
 			freshness = string(value)
 		case versionResources:
-			w.take()
-			if r, ok := w.resource(value); ok {
-				rows = append(rows, r)
+			w.count()
+			if r, hasKind := w.resource(value); hasKind {
+				resources = append(resources, r)
 			}
 		}
 	}
 	if w.err == nil {
-		b.addServed(name, freshness, rows, nil)
+		b.addServed(name, freshness, resources, nil)
 	}
 }
 
-// resource decodes a resource. ok reports whether it has a kind of its own.
-func (w *wire) resource(data []byte) (r snapshot.Resource, ok bool) {
+// resource decodes a resource. hasKind reports whether it has a kind of its own. Others are only the parents of
+// subresources, and client-go drops those as well.
+func (w *wire) resource(data []byte) (r snapshot.Resource, hasKind bool) {
 	for field, value := range w.fields(data) {
 		switch field {
 		case resourceName:
@@ -161,17 +170,17 @@ func (w *wire) resource(data []byte) (r snapshot.Resource, ok bool) {
 		case resourceSingular:
 			r.Singular = string(value)
 		case resourceScope:
-			r.Namespaced = string(value) == namespaced
+			r.Namespaced = string(value) == scopeNamespaced
 		case resourceVerbs:
 			r.Verbs = r.Verbs.With(string(value))
 		case resourceKind:
 			for field, value := range w.fields(value) {
-				ok = ok || len(value) > 0
+				hasKind = hasKind || len(value) > 0
 				if field == kindKind {
 					r.Kind = string(value)
 				}
 			}
 		}
 	}
-	return r, ok
+	return r, hasKind
 }

@@ -17,7 +17,7 @@ import (
 
 // KeepResourceLists makes all reads that begin later keep what the server sends of each version, see
 // snapshot.Table.ResourceList. It reports whether they have done so before.
-func (c *Client) KeepResourceLists() (before bool) { return c.keepLists.Swap(true) }
+func (c *Client) KeepResourceLists() (before bool) { return c.keepResourceLists.Swap(true) }
 
 // resourceListsOf returns the resource list of each version in a group of the aggregated document, in the order in
 // which the document has them; nil if the group cannot be read as a whole. It converts them as client-go does.

@@ -142,9 +142,9 @@ func TestTooManyPartsOfResourcesAreNotKept(t *testing.T) {
 	many := strings.Repeat(`{},`, maxKeptElements+1)
 	document := aggregatedJSON(fmt.Sprintf(`{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[`+
 		`{"resource":"rs","responseKind":{"kind":"R"},"subresources":[%s{}]}]}]}`, many))
-	var found *half
+	var found *groupList
 	var err error
-	took := allocated(func() { found, err = decodeBulk(document, namedPath, true) })
+	took := allocated(func() { found, err = decodeDocument(document, namedPath, true) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/follow"
@@ -46,53 +44,16 @@ func (e *Engine) Generation() uint64 {
 // Hint implements follow.Source.
 func (e *Engine) Hint(err error) string { return report.Hint(e.Reloader.Snapshot(), err) }
 
-const (
-	// confirmTimeout is how long a caller waits briefly.
-	confirmTimeout = 2 * time.Second
-	// confirmPeriod is the time between live reads of a version after a burst of confirmBurst: at most 19 in a minute.
-	confirmPeriod = 4 * time.Second
-	confirmBurst  = 4
-	// maxLimiters bounds the memory that confirmations of more and more versions can take.
-	maxLimiters = 4096
-)
-
-// confirmLimits bounds the live reads of each version, those of callers that wait briefly and those of the others. The
-// zero value is ready to use.
-type confirmLimits struct {
-	mu       sync.Mutex // held for a moment only
-	limiters map[confirmLimit]flowcontrol.PassiveRateLimiter
-}
-
-type confirmLimit struct {
-	schema.GroupVersion
-	wait follow.Wait
-}
-
-// of returns the limiter of the reads of a version.
-func (l *confirmLimits) of(gv schema.GroupVersion, wait follow.Wait) flowcontrol.PassiveRateLimiter {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	key := confirmLimit{gv, wait}
-	limiter := l.limiters[key]
-	if limiter != nil {
-		return limiter
-	}
-	if l.limiters == nil || len(l.limiters) >= maxLimiters {
-		l.limiters = map[confirmLimit]flowcontrol.PassiveRateLimiter{}
-	}
-	limiter = flowcontrol.NewTokenBucketPassiveRateLimiter(1/float32(confirmPeriod.Seconds()), confirmBurst)
-	l.limiters[key] = limiter
-	return limiter
-}
+// confirmTimeout is how long a caller waits briefly.
+const confirmTimeout = 2 * time.Second
 
 // Confirm implements follow.Source.
 func (e *Engine) Confirm(ctx context.Context, gvk schema.GroupVersionKind, wait follow.Wait) (*meta.RESTMapping, error) {
-	gv := gvk.GroupVersion()
 	confirm := e.confirmBriefly
 	if wait == follow.WaitUntilRead {
 		confirm = e.confirmUntilRead
 	}
-	s, err := confirm(ctx, gv, e.confirms.of(gv, wait))
+	s, err := confirm(ctx, gvk.GroupVersion())
 	if err != nil {
 		return nil, err
 	}
@@ -101,16 +62,14 @@ func (e *Engine) Confirm(ctx context.Context, gvk schema.GroupVersionKind, wait 
 
 // confirmBriefly waits for confirmTimeout at most, and not at all if a read has had no answer for so long already, or
 // if no read is allowed now.
-func (e *Engine) confirmBriefly(
-	ctx context.Context, gv schema.GroupVersion, limiter flowcontrol.PassiveRateLimiter,
-) (*snapshot.Snapshot, error) {
-	hangs := fmt.Errorf("%s is not confirmed: a read of it has had no answer for %v", gv, confirmTimeout)
+func (e *Engine) confirmBriefly(ctx context.Context, gv schema.GroupVersion) (*snapshot.Snapshot, error) {
+	slow := fmt.Errorf("%s is not confirmed: a read of it has had no answer for %v", gv, confirmTimeout)
 	if e.Reloader.WaitingFor(gv) >= confirmTimeout {
-		return nil, hangs
+		return nil, slow
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, confirmTimeout, hangs)
+	ctx, cancel := context.WithTimeoutCause(ctx, confirmTimeout, slow)
 	defer cancel()
-	s, err := e.Reloader.ReadLiveLimited(ctx, gv, e.Reloader.LastSeq(), limiter)
+	s, err := e.Reloader.ReadLimited(ctx, e.confirms.of(gv, follow.WaitBriefly), e.Reloader.LastSeq())
 	if errors.Is(err, reload.ErrLimited) {
 		return nil, fmt.Errorf("%s is not confirmed: it was read %d times in a row, and once in %v since",
 			gv, confirmBurst, confirmPeriod)
@@ -119,12 +78,11 @@ func (e *Engine) confirmBriefly(
 }
 
 // confirmUntilRead waits until a read is allowed and has ended, or ctx ends.
-func (e *Engine) confirmUntilRead(
-	ctx context.Context, gv schema.GroupVersion, limiter flowcontrol.PassiveRateLimiter,
-) (*snapshot.Snapshot, error) {
+func (e *Engine) confirmUntilRead(ctx context.Context, gv schema.GroupVersion) (*snapshot.Snapshot, error) {
 	began := e.Reloader.LastSeq()
+	limit := e.confirms.of(gv, follow.WaitUntilRead)
 	for {
-		s, err := e.Reloader.ReadLiveLimited(ctx, gv, began, limiter)
+		s, err := e.Reloader.ReadLimited(ctx, limit, began)
 		if !errors.Is(err, reload.ErrLimited) {
 			return s, err
 		}

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Defaults fills in what each of controller-runtime's constructors would make for itself, because there will
-// be several clients or caches. It returns the config with a user agent.
+// Defaults fills in what each of controller-runtime's constructors would make for itself, because there will be several
+// clients or caches. It returns the config with a user agent.
 func Defaults(config *rest.Config, httpClient **http.Client, s **runtime.Scheme) (named *rest.Config, err error) {
 	named = rest.CopyConfig(config)
 	named.UserAgent = cmp.Or(named.UserAgent, rest.DefaultKubernetesUserAgent())

@@ -20,46 +20,73 @@ import (
 
 var things = schema.GroupResource{Group: "example.com", Resource: "things"}
 
-func TestDoubtOf(t *testing.T) {
-	text := func(code int, body string) error { // as client-go makes an error of text
-		return apierrors.NewGenericServerResponse(code, "GET", things, "one", body, 0, true)
-	}
-	for _, c := range []struct {
-		name string
-		err  error
-		want follow.Doubt
-	}{
-		{"no error", nil, follow.None},
-		{"an object that is not there", apierrors.NewNotFound(things, "one"), follow.Slight},
-		{"the same, wrapped", fmt.Errorf("get it: %w", apierrors.NewNotFound(things, "one")), follow.Slight},
-		{"the server's own text for a path that it does not serve", text(http.StatusNotFound, "404 page not found"), follow.Contradiction},
-		{"a gateway's text", text(http.StatusNotFound, "no such service"), follow.Slight},
-		{"a Status without details, from Kubernetes 1.38 on", &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}}, follow.Contradiction},
-		{"details without a name", apierrors.NewNotFound(things, ""), follow.Contradiction},
-		{"client-go refuses to send a request without a namespace", errors.New("an empty namespace may not be set when a resource name is provided"), follow.Contradiction},
-		{"forbidden", apierrors.NewForbidden(things, "one", nil), follow.None},
-		{"an outage", text(http.StatusServiceUnavailable, "404 page not found"), follow.None},
-		{"no answer", errors.New("connection refused"), follow.None},
+// textReply is the error that client-go makes of an answer that is text.
+func textReply(code int, body string) error {
+	return apierrors.NewGenericServerResponse(code, "GET", things, "one", body, 0, true)
+}
+
+// What an answer says about the mapping.
+func TestReplyOf(t *testing.T) {
+	withoutDetails := metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}
+	for name, err := range map[string]error{
+		"the server's own text for a path that it does not serve": textReply(http.StatusNotFound, "404 page not found"),
+		"a Status without details, from Kubernetes 1.38 on":       &apierrors.StatusError{ErrStatus: withoutDetails},
+		"details without a name":                                  apierrors.NewNotFound(things, ""),
+		"client-go refuses to send a request without a namespace": errors.New(
+			"an empty namespace may not be set when a resource name is provided"),
 	} {
-		if got := follow.DoubtOf(c.err); got != c.want {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		if got := follow.ReplyOf(err); got != follow.ReplyContradicts {
+			t.Errorf("%s: %v, want that it contradicts the mapping", name, got)
+		}
+	}
+
+	for name, err := range map[string]error{
+		"an object that is not there": apierrors.NewNotFound(things, "one"),
+		"the same, wrapped":           fmt.Errorf("get it: %w", apierrors.NewNotFound(things, "one")),
+		"a gateway's text":            textReply(http.StatusNotFound, "no such service"),
+	} {
+		if got := follow.ReplyOf(err); got != follow.ReplyNotFound {
+			t.Errorf("%s: %v, want that something was not found", name, got)
+		}
+	}
+
+	for name, err := range map[string]error{
+		"no error":  nil,
+		"forbidden": apierrors.NewForbidden(things, "one", nil),
+		"an outage": textReply(http.StatusServiceUnavailable, "404 page not found"),
+		"no answer": errors.New("connection refused"),
+	} {
+		if got := follow.ReplyOf(err); got != follow.ReplyFits {
+			t.Errorf("%s: %v, want that it does not speak against the mapping", name, got)
 		}
 	}
 }
 
-func TestDoubtOfList(t *testing.T) {
-	for scope, fits := range map[meta.RESTScope]string{meta.RESTScopeRoot: "", meta.RESTScopeNamespace: "ns"} {
-		for _, namespace := range []string{"", "ns"} {
-			list, want := &metav1.PartialObjectMetadataList{}, follow.None
-			if got := follow.DoubtOfList(&meta.RESTMapping{Scope: scope}, list, nil); got != want {
-				t.Errorf("scope %s, an empty list: %v, want %v", scope.Name(), got, want)
-			}
-			if list.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}}; namespace != fits {
-				want = follow.Contradiction
-			}
-			if got := follow.DoubtOfList(&meta.RESTMapping{Scope: scope}, list, nil); got != want {
-				t.Errorf("scope %s, an object in namespace %q: %v, want %v", scope.Name(), namespace, got, want)
-			}
+// An object that does not fit the scope contradicts the mapping with which it was listed.
+func TestReplyOfList(t *testing.T) {
+	listed := func(namespace string) *metav1.PartialObjectMetadataList {
+		object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
+		return &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{object}}
+	}
+	namespaced := &meta.RESTMapping{Scope: meta.RESTScopeNamespace}
+	clusterScoped := &meta.RESTMapping{Scope: meta.RESTScopeRoot}
+	for name, got := range map[string]follow.Reply{
+		"namespaced, no object":                         follow.ReplyOfList(namespaced, &metav1.PartialObjectMetadataList{}, nil),
+		"namespaced, an object in a namespace":          follow.ReplyOfList(namespaced, listed("ns"), nil),
+		"cluster-scoped, no object":                     follow.ReplyOfList(clusterScoped, &metav1.PartialObjectMetadataList{}, nil),
+		"cluster-scoped, an object without a namespace": follow.ReplyOfList(clusterScoped, listed(""), nil),
+	} {
+		if got != follow.ReplyFits {
+			t.Errorf("%s: %v, want that it fits", name, got)
+		}
+	}
+
+	for name, got := range map[string]follow.Reply{
+		"namespaced, an object without a namespace": follow.ReplyOfList(namespaced, listed(""), nil),
+		"cluster-scoped, an object in a namespace":  follow.ReplyOfList(clusterScoped, listed("ns"), nil),
+	} {
+		if got != follow.ReplyContradicts {
+			t.Errorf("%s: %v, want that it contradicts the mapping", name, got)
 		}
 	}
 }
@@ -70,12 +97,16 @@ type wrapper struct{ meta.RESTMapper }
 func (w *wrapper) Unwrap() meta.RESTMapper { return w.RESTMapper }
 
 // Mappers that are not ours are not followed, nor are those that wrap themselves.
-func TestOtherMappers(t *testing.T) {
+func TestOtherMappersAreNotFollowed(t *testing.T) {
 	itself := &wrapper{}
 	itself.RESTMapper = itself
+	another := meta.NewDefaultRESTMapper(nil)
 	for name, m := range map[string]meta.RESTMapper{
-		"another": meta.NewDefaultRESTMapper(nil), "a wrapper of another": &wrapper{meta.NewDefaultRESTMapper(nil)},
-		"a wrapper of nothing": &wrapper{}, "a wrapper of itself": itself, "nothing": nil,
+		"another":              another,
+		"a wrapper of another": &wrapper{another},
+		"a wrapper of nothing": &wrapper{},
+		"a wrapper of itself":  itself,
+		"nothing":              nil,
 	} {
 		if follow.Of(m, follow.WaitBriefly) != nil {
 			t.Errorf("%s is followed", name)
@@ -83,27 +114,59 @@ func TestOtherMappers(t *testing.T) {
 	}
 }
 
-// The kind of a Go type is looked for once, unless the type has several kinds. That of a list is that of its objects.
-func TestKindsOf(t *testing.T) {
-	types, gv, searches := runtime.NewScheme(), schema.GroupVersion{Version: "v1"}, 0
-	types.AddKnownTypes(gv, &corev1.ConfigMapList{})
-	types.AddKnownTypeWithName(gv.WithKind("One"), &corev1.Secret{})
-	types.AddKnownTypeWithName(gv.WithKind("Another"), &corev1.Secret{})
-	kinds := follow.Kinds{Scheme: types, Find: func(obj runtime.Object, _ *runtime.Scheme) (schema.GroupVersionKind, error) {
-		searches++
+// kindsTest are Kinds whose searches are counted. Secret has two kinds in their scheme.
+type kindsTest struct {
+	follow.Kinds
+	t        *testing.T
+	searches int
+}
+
+var testVersion = schema.GroupVersion{Version: "v1"}
+
+func newKindsTest(t *testing.T) *kindsTest {
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypes(testVersion, &corev1.ConfigMapList{})
+	scheme.AddKnownTypeWithName(testVersion.WithKind("One"), &corev1.Secret{})
+	scheme.AddKnownTypeWithName(testVersion.WithKind("Another"), &corev1.Secret{})
+	k := &kindsTest{t: t}
+	k.Scheme = scheme
+	k.Find = func(obj runtime.Object, _ *runtime.Scheme) (schema.GroupVersionKind, error) {
+		k.searches++
 		return obj.GetObjectKind().GroupVersionKind(), nil
-	}}
-	for n, c := range []struct{ kind, want string }{{"ConfigMapList", "ConfigMap"}, {"nothing asks", "ConfigMap"}, {"One", "One"}, {"Another", "Another"}} {
-		var obj runtime.Object = &corev1.Secret{}
-		if c.want == "ConfigMap" {
-			obj = &corev1.ConfigMapList{}
-		}
-		obj.GetObjectKind().SetGroupVersionKind(gv.WithKind(c.kind))
-		if got, err := kinds.Of(obj); got != gv.WithKind(c.want) || err != nil {
-			t.Errorf("call %d, of a %T: %v, %v, want %s", n, obj, got, err, c.want)
-		}
 	}
-	if searches != 3 {
-		t.Errorf("%d searches, want 3: one for two lists, and one for each object of a type that has two kinds", searches)
+	return k
+}
+
+// finds fails the test unless an object that says that it is of a kind is found to be of another one.
+func (k *kindsTest) finds(obj runtime.Object, says, want string) {
+	k.t.Helper()
+	obj.GetObjectKind().SetGroupVersionKind(testVersion.WithKind(says))
+	got, err := k.Of(obj)
+	if err != nil || got != testVersion.WithKind(want) {
+		k.t.Errorf("the kind of a %T that says %q: %v, %v, want %s", obj, says, got, err, want)
+	}
+}
+
+// The kind of a Go type is looked for once. That of a list is that of its objects.
+func TestKindOfATypeIsLookedForOnce(t *testing.T) {
+	k := newKindsTest(t)
+
+	k.finds(&corev1.ConfigMapList{}, "ConfigMapList", "ConfigMap")
+	k.finds(&corev1.ConfigMapList{}, "nothing asks", "ConfigMap")
+
+	if k.searches != 1 {
+		t.Errorf("%d searches for two lists of one type, want 1", k.searches)
+	}
+}
+
+// A type that has several kinds leaves it to the object.
+func TestKindOfATypeWithSeveralKinds(t *testing.T) {
+	k := newKindsTest(t)
+
+	k.finds(&corev1.Secret{}, "One", "One")
+	k.finds(&corev1.Secret{}, "Another", "Another")
+
+	if k.searches != 2 {
+		t.Errorf("%d searches for two objects, want 2", k.searches)
 	}
 }

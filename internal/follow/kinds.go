@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -16,34 +15,44 @@ import (
 // Kinds finds the kinds of objects. It keeps that of a Go type, because each read of a cache needs it.
 type Kinds struct {
 	Scheme *runtime.Scheme
-	Find   func(runtime.Object, *runtime.Scheme) (schema.GroupVersionKind, error) // controller-runtime's apiutil.GVKForObject
+	// Find is controller-runtime's apiutil.GVKForObject.
+	Find func(runtime.Object, *runtime.Scheme) (schema.GroupVersionKind, error)
 
 	types sync.Map // of schema.GroupVersionKind by reflect.Type
 }
 
 // Of returns the kind of an object, or of the objects in a list. Its errors are those of Find.
 func (k *Kinds) Of(obj runtime.Object) (schema.GroupVersionKind, error) {
-	switch obj := obj.(type) {
-	case runtime.Unstructured, *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
-		if gvk := obj.GetObjectKind().GroupVersionKind(); gvk.Kind != "" && gvk.Version != "" {
-			return ofItem(gvk, obj), nil
-		}
-		gvk, err := k.Find(obj, k.Scheme)
-		return ofItem(gvk, obj), err
+	if RepresentationOf(obj) != Typed {
+		return k.ofUntyped(obj)
 	}
-	if gvk, ok := k.types.Load(reflect.TypeOf(obj)); ok {
+	goType := reflect.TypeOf(obj)
+	if gvk, ok := k.types.Load(goType); ok {
 		return gvk.(schema.GroupVersionKind), nil //nolint:forcetypeassert // It holds nothing else.
 	}
 	gvk, err := k.Find(obj, k.Scheme)
-	gvk = ofItem(gvk, obj)
-	if all, _, _ := k.Scheme.ObjectKinds(obj); err == nil && len(all) == 1 { // else the object tells which
-		k.types.Store(reflect.TypeOf(obj), gvk)
+	gvk = kindOfItems(gvk, obj)
+	all, _, _ := k.Scheme.ObjectKinds(obj)
+	if err == nil && len(all) == 1 { // a type of several kinds leaves it to the object
+		k.types.Store(goType, gvk)
 	}
 	return gvk, err
 }
 
-func ofItem(gvk schema.GroupVersionKind, obj runtime.Object) schema.GroupVersionKind {
-	if kind, ok := strings.CutSuffix(gvk.Kind, "List"); ok && meta.IsListType(obj) {
+// ofUntyped is Of for an object that says itself of which kind it is.
+func (k *Kinds) ofUntyped(obj runtime.Object) (schema.GroupVersionKind, error) {
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	if gvk.Kind != "" && gvk.Version != "" {
+		return kindOfItems(gvk, obj), nil
+	}
+	gvk, err := k.Find(obj, k.Scheme)
+	return kindOfItems(gvk, obj), err
+}
+
+// kindOfItems returns the kind of the objects in a list whose kind is given, and that of any other object as it is.
+func kindOfItems(gvk schema.GroupVersionKind, obj runtime.Object) schema.GroupVersionKind {
+	kind, ok := strings.CutSuffix(gvk.Kind, "List")
+	if ok && meta.IsListType(obj) {
 		gvk.Kind = kind
 	}
 	return gvk

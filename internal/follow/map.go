@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Map is a map that many may use at once, such as one by kind. Unlike with a sync.Map whose key is a struct,
+// Map is a map that many goroutines may use at once, such as one by kind. Unlike with a sync.Map whose key is a struct,
 // readers allocate nothing. The zero Map is empty.
 type Map[K comparable, V any] struct {
 	mu  sync.RWMutex

@@ -3,43 +3,54 @@
 package follow
 
 import (
-	"maps"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// waiting has the kinds that caches wait for: kinds that are not served, or may not be listed. The zero value is ready.
+// waiting has the kinds that caches wait for: kinds that are not served, or may not be listed. The zero value is
+// ready to use.
 type waiting struct {
-	mu    sync.Mutex
-	kinds map[schema.GroupVersionKind]map[any]error // by kind and cache, why it waits
+	mu      sync.Mutex
+	reasons map[schema.GroupVersionKind]map[any]error // by kind and cache, why it waits
 }
 
-// SetWaiting notes why a cache waits for a kind, or with nil that it does not, and reports whether the log should say so:
-// it did not wait, or for another reason. A cache is any comparable value.
+// SetWaiting notes why a cache waits for a kind, or with nil that it does not. It reports whether the log should say
+// so: the cache did not wait before, or for another reason. A cache is any comparable value.
 func (f *Followed) SetWaiting(cache any, gvk schema.GroupVersionKind, reason error) (changed bool) {
-	w := &f.waiting
-	w.mu.Lock()
-	before := w.kinds[gvk][cache]
-	switch {
-	case reason == nil:
-		delete(w.kinds[gvk], cache)
-	case w.kinds == nil:
-		w.kinds = map[schema.GroupVersionKind]map[any]error{gvk: {cache: reason}}
-	case w.kinds[gvk] == nil:
-		w.kinds[gvk] = map[any]error{cache: reason}
-	default:
-		w.kinds[gvk][cache] = reason
-	}
-	caches := len(w.kinds[gvk])
-	if caches == 0 {
-		delete(w.kinds, gvk)
-	}
-	w.mu.Unlock()
-	if (before == nil) != (reason == nil) && f.ReportWaiting != nil {
+	before, caches := f.waiting.set(cache, gvk, reason)
+	begins := before == nil && reason != nil
+	ends := before != nil && reason == nil
+	if (begins || ends) && f.ReportWaiting != nil {
 		f.ReportWaiting(gvk, caches)
 	}
-	return reason != nil && (before == nil || before.Error() != reason.Error())
+	if reason == nil {
+		return false
+	}
+	return begins || before.Error() != reason.Error()
+}
+
+// set sets the reason why a cache waits for a kind, or removes it. It returns the one before, and how many caches
+// wait for the kind now.
+func (w *waiting) set(cache any, gvk schema.GroupVersionKind, reason error) (before error, caches int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before = w.reasons[gvk][cache]
+	if reason == nil {
+		delete(w.reasons[gvk], cache)
+		if len(w.reasons[gvk]) == 0 {
+			delete(w.reasons, gvk)
+		}
+		return before, len(w.reasons[gvk])
+	}
+	if w.reasons == nil {
+		w.reasons = map[schema.GroupVersionKind]map[any]error{}
+	}
+	if w.reasons[gvk] == nil {
+		w.reasons[gvk] = map[any]error{}
+	}
+	w.reasons[gvk][cache] = reason
+	return before, len(w.reasons[gvk])
 }
 
 // Waiting returns the kinds that caches wait for, each with the reason of one of the caches.
@@ -47,11 +58,11 @@ func (f *Followed) Waiting() map[schema.GroupVersionKind]error {
 	w := &f.waiting
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	reasons := map[schema.GroupVersionKind]error{}
-	for gvk, caches := range w.kinds {
-		for reason := range maps.Values(caches) {
-			reasons[gvk] = reason
+	one := map[schema.GroupVersionKind]error{}
+	for gvk, reasons := range w.reasons {
+		for _, reason := range reasons {
+			one[gvk] = reason
 		}
 	}
-	return reasons
+	return one
 }

@@ -4,10 +4,10 @@ package follow
 
 import "k8s.io/apimachinery/pkg/watch"
 
-// Watched returns a watch whose events sift changes, or leaves out. If it is stopped it takes events until it
+// FilterWatch returns a watch whose events filter changes, or leaves out. If it is stopped, it takes events until it
 // has ended: a watch.Filter, also upstream's for metadata, does not end while it has an event that nobody takes.
-func Watched(watching watch.Interface, sift func(watch.Event) (watch.Event, bool)) watch.Interface {
-	return drained{watch.Filter(drained{watching}, sift)}
+func FilterWatch(watching watch.Interface, filter func(watch.Event) (watch.Event, bool)) watch.Interface {
+	return drained{watch.Filter(drained{watching}, filter)}
 }
 
 // drained is a watch whose events are taken after Stop, until it ends.

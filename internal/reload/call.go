@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/util/flowcontrol"
-
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
@@ -24,6 +22,8 @@ type call struct {
 	from *snapshot.Snapshot // what was known then
 	ctx  context.Context    // of its requests
 	stop context.CancelFunc // ends ctx
+
+	limit *Limit // has given a token for it; nil: it needed none
 
 	// Written by fetch, before done is closed.
 	outcome       snapshot.Outcome
@@ -91,22 +91,6 @@ func (r *Reloader) join(read snapshot.Read, since snapshot.Seq) *call {
 	return c
 }
 
-// joinLimited is join for a caller whose calls are limited. It returns nil if the caller needs a new call, and the
-// limiter does not allow one.
-func (r *Reloader) joinLimited(read snapshot.Read, since snapshot.Seq, limiter flowcontrol.PassiveRateLimiter) *call {
-	r.inFlight.mu.Lock()
-	defer r.inFlight.mu.Unlock()
-	c := r.inFlight.youngEnough(read, since)
-	if c == nil {
-		if !limiter.TryAccept() {
-			return nil
-		}
-		c = r.add(read)
-	}
-	c.callers++
-	return c
-}
-
 // youngEnough returns the call under way that makes a read and began after since, else the one that is queued, which
 // will, or nil. mu is held.
 func (f *inFlight) youngEnough(read snapshot.Read, since snapshot.Seq) *call {
@@ -160,6 +144,9 @@ func (r *Reloader) end(c *call) {
 	c.stop()
 	c.state = ended
 	r.inFlight.noteAnswer(c)
+	if c.limit != nil {
+		c.limit.last = limitedRead{seq: c.seq, err: c.outcome.Err}
+	}
 	delete(r.inFlight.calls, c.read)
 	if c.next != nil {
 		r.start(c.next)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
@@ -203,31 +202,6 @@ func (r *Reloader) ReadLive(ctx context.Context, gv schema.GroupVersion) (*snaps
 	c := r.newCaller(onlyNewCalls, waitUntilAnswered)
 	err := c.readOne(ctx, snapshot.ReadVersion(gv.Group, gv.Version))
 	return r.Snapshot(), err
-}
-
-// ErrLimited is the error of ReadLiveLimited if the caller needs a new read, and its limiter does not allow one now.
-var ErrLimited = errors.New("no read is allowed now")
-
-// ReadLiveLimited reads a version live, by a call that began after since. Callers that share a call take one token of
-// the limiter together. The call goes on, or starts, also if they all stop waiting: whoever asks next needs its result.
-func (r *Reloader) ReadLiveLimited(
-	ctx context.Context, gv schema.GroupVersion, since snapshot.Seq, limiter flowcontrol.PassiveRateLimiter,
-) (*snapshot.Snapshot, error) {
-	joined := r.joinLimited(snapshot.ReadVersion(gv.Group, gv.Version), since, limiter)
-	if joined == nil {
-		return nil, ErrLimited
-	}
-	select {
-	case <-joined.done:
-		return r.Snapshot(), joined.outcome.Err
-	case <-ctx.Done():
-		return nil, discovery.Cause(ctx)
-	}
-}
-
-// WaitingFor returns how long the read of a version that is under way has had no answer, or 0 if none is.
-func (r *Reloader) WaitingFor(gv schema.GroupVersion) time.Duration {
-	return r.inFlight.runningFor(snapshot.ReadVersion(gv.Group, gv.Version))
 }
 
 // ReadDocument reads the document, and nothing else, by a call that begins later than ReadDocument. If ctx is canceled

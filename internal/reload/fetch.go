@@ -75,7 +75,8 @@ func (r *Reloader) fetchVersion(c *call) {
 	c.result.version = found
 }
 
-// follow is addTo for a snapshot that may be the one before the result was published: then it returns what was published.
+// follow is addTo for a snapshot that may be the one before the result was published: then it returns what was
+// published.
 func (c *call) follow(s *snapshot.Snapshot) *snapshot.Snapshot {
 	if s == c.before {
 		return c.after

@@ -19,6 +19,7 @@ import (
 // Finding is what a lookup is answered from.
 type Finding struct {
 	Snapshot *snapshot.Snapshot
+	Answered bool // the snapshot has an answer other than NoMatch, which may be an old one
 
 	// Failed has the versions that may have the answer and could not be read.
 	Failed map[schema.GroupVersion]error
@@ -69,7 +70,7 @@ func (l *lookup) run(ctx context.Context) Finding {
 	for {
 		s, has := l.bestAnswer()
 		if has == currentAnswer {
-			return Finding{Snapshot: s}
+			return Finding{Snapshot: s, Answered: true}
 		}
 		l.waits = waitUntilSlow
 		if has == oldAnswer {
@@ -83,10 +84,10 @@ func (l *lookup) run(ctx context.Context) Finding {
 		} else if slow := l.slowThatMatters(s, has); slow >= 0 {
 			err = l.awaitSlow(ctx, slow)
 		} else {
-			return l.finding(s)
+			return l.finding(s, has)
 		}
 		if err != nil {
-			return Finding{Snapshot: s, Err: err}
+			return Finding{Snapshot: s, Answered: has != noAnswer, Err: err}
 		}
 	}
 }
@@ -202,8 +203,11 @@ func (c *checks) due() bool {
 }
 
 // finding returns what a lookup that has made all its reads is answered from: s, and what could not be read.
-func (l *lookup) finding(s *snapshot.Snapshot) Finding {
-	found := Finding{Snapshot: s, Failed: l.failedVersions(s), MayFindMore: l.since == 0}
+func (l *lookup) finding(s *snapshot.Snapshot, has answer) Finding {
+	found := Finding{
+		Snapshot: s, Answered: has != noAnswer,
+		Failed: l.failedVersions(s), MayFindMore: l.since == 0,
+	}
 	var lists []error
 	for read, outcome := range l.done {
 		switch read.Part {

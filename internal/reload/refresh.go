@@ -15,9 +15,9 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Refresh reads the document, and then live what differs from it; see RefreshReads of the snapshot. It returns when each of these reads
-// has ended or is slow, or when ctx ends. Its error is that of the document: those of versions are in the snapshot. Only
-// a refresh that succeeds confirms what is known.
+// Refresh reads the document, and then live what differs from it; see RefreshReads of the snapshot. It returns when
+// each of these reads has ended or is slow, or when ctx ends. Its error is that of the document: those of versions
+// are in the snapshot. Only a refresh that succeeds confirms what is known.
 func (r *Reloader) Refresh(ctx context.Context) error { return r.refresh(ctx, waitIfResponsive) }
 
 // refresh is Refresh, with how long it waits for versions and lists.

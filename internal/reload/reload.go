@@ -14,6 +14,7 @@
 //	age.go, usage.go        when it is due, and which groups are in use
 //	      ↓
 //	caller.go               the reads of one lookup or refresh, and how long it waits for each (R7)
+//	limit.go                reads for clients and caches that ask again and again
 //	      ↓
 //	call.go                 one read for all who wait for it
 //	      ↓

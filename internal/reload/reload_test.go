@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -177,6 +178,29 @@ func TestCanceledCallGoesOnForOthers(t *testing.T) {
 			t.Errorf("the caller that cancels waits for %v, want 500ms: it does not wait for the end", took)
 		}
 	})
+}
+
+// Callers that wait for a token share the read that is made with it, also if they come back for its result after its
+// end. What is asked later needs a token of its own.
+func TestLimitedReadsAreShared(t *testing.T) {
+	server, r := known(t, fakeapi.Aggregated())
+	ctx := context.Background()
+	gv := schema.GroupVersion{Group: group, Version: "v1"}
+	limit := NewLimit(gv, flowcontrol.NewTokenBucketPassiveRateLimiter(0.001, 1))
+	began := r.LastSeq()
+
+	for range 3 {
+		if _, err := r.ReadLimited(ctx, limit, began); err != nil {
+			t.Errorf("a caller that has begun before the read: %v", err)
+		}
+	}
+	if sent := server.TakeRequests(); len(sent) != 1 {
+		t.Errorf("%d requests for three callers, want 1", len(sent))
+	}
+
+	if _, err := r.ReadLimited(ctx, limit, r.LastSeq()); !errors.Is(err, ErrLimited) {
+		t.Errorf("a caller that begins after the read: %v, want that no read is allowed", err)
+	}
 }
 
 // Whoever's context has ended reads nothing, and gets its cause.

@@ -45,7 +45,7 @@ func TestErrorsOfTransportsShowKnownWordsOnly(t *testing.T) {
 		"\x1b[2J\nI1122 forged":         "…",
 	} {
 		c := newClient(t, transport(func(*http.Request) (*http.Response, error) { return nil, errors.New(text) }))
-		c.read.Store(true) // so that nothing is sent again
+		c.hasRead.Store(true) // so that nothing is sent again
 		_, _, err := c.Version(context.Background(), "example.com", "v1")
 		if got := "discovery of example.com/v1 at /apis/example.com/v1 failed: " + want; err == nil || err.Error() != got {
 			t.Errorf("of %.200q is shown: %v; want %s", text, err, got)
@@ -58,7 +58,7 @@ func TestErrorsOfTransportsShowKnownWordsOnly(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: address, Err: &net.DNSError{Err: "x", Name: "secret.invalid"}}
 	wrapped := fmt.Errorf("token: %s: %w", secret, errors.Join(refused, syscall.ECONNREFUSED, io.ErrUnexpectedEOF))
 	c := newClient(t, transport(func(*http.Request) (*http.Response, error) { return nil, wrapped }))
-	c.read.Store(true)
+	c.hasRead.Store(true)
 	_, _, err := c.Version(context.Background(), "example.com", "v1")
 	var operation *net.OpError
 	switch {
@@ -85,17 +85,17 @@ func TestEachErrorOfATransportIsTheServersFailure(t *testing.T) {
 	}
 	read := func(ctx context.Context, via transport) error {
 		c := newClient(t, via)
-		c.read.Store(true) // so that nothing is sent again
+		c.hasRead.Store(true) // so that nothing is sent again
 		_, _, err := c.Version(ctx, "example.com", "v1")
 		return err
 	}
 	for _, cause := range causes {
 		instead := transport(func(*http.Request) (*http.Response, error) { return nil, cause })
-		if err := read(context.Background(), instead); !ServerFailed(err) {
+		if err := read(context.Background(), instead); !serverFailed(err) {
 			t.Errorf("%v in the place of an answer is no failure of the server: %v", cause, err)
 		}
 		inBody := answer(200, io.MultiReader(strings.NewReader(`{"kind":`), failing{cause}))
-		if err := read(context.Background(), inBody); !ServerFailed(err) {
+		if err := read(context.Background(), inBody); !serverFailed(err) {
 			if !errors.Is(cause, io.EOF) { // which is the end of a body
 				t.Errorf("%v in the middle of a body is no failure of the server: %v", cause, err)
 			}
@@ -113,7 +113,7 @@ func TestEachErrorOfATransportIsTheServersFailure(t *testing.T) {
 		"a body of 9 MiB":      read(context.Background(), answer(200, strings.NewReader(strings.Repeat(" ", 9<<20)))),
 		"403":                  read(context.Background(), answer(403, strings.NewReader(""))),
 	} {
-		if err == nil || ServerFailed(err) {
+		if err == nil || serverFailed(err) {
 			t.Errorf("%s is a failure of the server, or none at all: %v", name, err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestFailuresOfTheServerAreTold(t *testing.T) {
 	c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 403, Header: http.Header{}, Body: http.NoBody, Request: req}, answer
 	}))
-	c.read.Store(true) // so that nothing is sent again
+	c.hasRead.Store(true) // so that nothing is sent again
 	told := 0
 	c.options.Failed = func() { told++ }
 	reads := map[string]func() error{
@@ -192,7 +192,7 @@ func TestServerThatIgnoresParameters(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(accepts) != 5 || accepts[1] != acceptJSON || accepts[4] != acceptJSON {
+	if len(accepts) != 5 || accepts[1] != acceptDocumentJSON || accepts[4] != acceptDocumentJSON {
 		t.Errorf("asked for %q; want protobuf once", accepts)
 	}
 }
@@ -279,8 +279,8 @@ func TestAuditIDsAge(t *testing.T) {
 	step("a version's answer had one", false)
 	readDocument(t, c)
 	step("the document had one", true)
-	old := time.Now().Add(-auditedFor)
-	c.audited.Store(&old)
+	old := time.Now().Add(-auditIDMaxAge)
+	c.lastAuditID.Store(&old)
 	step("that is some time ago", false)
 	readDocument(t, c)
 	step("the document had one again", true)

@@ -6,22 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"syscall"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// A transport and a rate limiter are not ours. Their errors may have anything in them: tokens that they have sent
-// elsewhere, the output of a program that gets credentials, the address of the server. What a secret looks like
+// Transports and rate limiters are code of the program. Their errors may have anything in them: tokens that they have
+// sent elsewhere, the output of a program that gets credentials, the address of the server. What a secret looks like
 // nobody can say, so the rule is the other way round: of such an error only words are shown that are known to be
 // harmless, and numbers of up to three digits. Everything else is an ellipsis.
 
-// foreignError is an error of code that is not ours. Errors.Is finds what is in it, and errors.As only a
+// sanitizedError is an error of such code. Errors.Is finds what is in it, and errors.As only a
 // syscall.Errno, so that nobody gets at the text, or takes it for an answer of this server: it may be about
 // something else.
-type foreignError struct {
+type sanitizedError struct {
 	text string
 	err  error
 }
@@ -29,8 +28,8 @@ type foreignError struct {
 // errTooLarge is the error for a body that is larger than it may be.
 var errTooLarge = errors.New("the response is larger than the limit")
 
-// foreign returns the error that is shown for one of a transport, of net/http or of a rate limiter.
-func foreign(err error) error {
+// sanitize returns the error that is shown for one of a transport, of net/http or of a rate limiter.
+func sanitize(err error) error {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		return fmt.Errorf("%w of %d bytes (MaxResponseBytes)", errTooLarge, tooLarge.Limit)
@@ -40,62 +39,57 @@ func foreign(err error) error {
 			return ours
 		}
 	}
-	whole := err
-	for withURL := (*url.Error)(nil); errors.As(err, &withURL); { // a transport may nest them
-		err = withURL.Err
-	}
-	return &foreignError{text: knownWords(err.Error()), err: whole}
+	return &sanitizedError{text: onlyAllowedWords(withoutURLs(err).Error()), err: err}
 }
 
-func (e *foreignError) Error() string { return e.text }
+func (e *sanitizedError) Error() string { return e.text }
 
 // Is makes errors.Is find what the hidden error wraps, except a NoMatch.
-func (e *foreignError) Is(target error) bool {
+func (e *sanitizedError) Is(target error) bool {
 	return !meta.IsNoMatchError(target) && errors.Is(e.err, target)
 }
 
 // As makes errors.As find the number of a system error, for apimachinery's util/net.
-func (e *foreignError) As(target any) bool {
+func (e *sanitizedError) As(target any) bool {
 	number, ok := target.(*syscall.Errno)
 	return ok && errors.As(e.err, number)
 }
 
 // Timeout and Temporary make it a net.Error, as errors of connections are.
-func (e *foreignError) Timeout() bool {
-	var late interface{ Timeout() bool }
-	return errors.As(e.err, &late) && late.Timeout()
-}
+func (e *sanitizedError) Timeout() bool { return isTimeout(e.err) }
 
 // Temporary reports the same as Timeout.
-func (e *foreignError) Temporary() bool { return e.Timeout() }
+func (e *sanitizedError) Temporary() bool { return e.Timeout() }
 
-const hidden = "…"
+const ellipsis = "…"
 
-// knownWords returns text with an ellipsis in the place of all that is not known to be harmless.
-func knownWords(text string) string {
-	if len(text) > maxSearched {
+// onlyAllowedWords returns text with an ellipsis in the place of all that is not known to be harmless.
+func onlyAllowedWords(text string) string {
+	if len(text) > maxRedactable {
 		return fmt.Sprintf("a text of %d bytes, which is too long to be shown", len(text))
 	}
 	var shown []string
 	for _, field := range strings.Fields(text) {
 		word := strings.ToLower(strings.Trim(field, `:;,.()[]"'`))
-		if !isNumber(word) && !strings.Contains(words, " "+word+" ") {
-			field = hidden
+		isAllowed := isShortNumber(word) || strings.Contains(allowedWords, " "+word+" ")
+		if !isAllowed {
+			field = ellipsis
 		}
-		if field != hidden || len(shown) == 0 || shown[len(shown)-1] != hidden {
+		repeatsEllipsis := field == ellipsis && len(shown) > 0 && shown[len(shown)-1] == ellipsis
+		if !repeatsEllipsis {
 			shown = append(shown, field)
 		}
 	}
 	return strings.Join(shown, " ")
 }
 
-func isNumber(word string) bool {
+func isShortNumber(word string) bool {
 	return len(word) <= 3 && strings.Trim(word, "0123456789") == ""
 }
 
-// words are those of which the errors of net, net/http, crypto/tls, crypto/x509 and client-go consist, each between
-// spaces.
-const words = " " +
+// allowedWords are those of which the errors of net, net/http, crypto/tls, crypto/x509 and client-go consist, each
+// between spaces.
+const allowedWords = " " +
 	"a access active address after again alert all already an and another any api argument as at attempt " +
 	"authentication authority authorization authorize authorizing awaiting aws az azure bad be because been " +
 	"before being broken but by bytes ca call can cancel canceled cancelled cannot canceling certificate " +
