@@ -26,9 +26,9 @@ func (m match) gvr() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: m.group.name, Version: m.version().Name, Resource: m.row.Name}
 }
 
-// fill makes m the mapping of a kind. It sets the fields one by one, because
+// fillMapping makes m the mapping of a kind. It sets the fields one by one, because
 // copying a whole mapping to the heap takes longer.
-func (found match) fill(m *meta.RESTMapping, kind string) {
+func (found match) fillMapping(m *meta.RESTMapping, kind string) {
 	version := found.version().Name
 	m.Resource.Group, m.GroupVersionKind.Group = found.group.name, found.group.name
 	m.Resource.Version, m.GroupVersionKind.Version = version, version
@@ -87,7 +87,7 @@ func (s *Snapshot) find(scratch []match, q *Query, missing *missingReads) (found
 	}
 	if !q.ExactGroup() {
 		s.addMissing(q, found, missing)
-	} else if g := found[0].group; !s.settled(g) {
+	} else if g := found[0].group; !s.groupCurrent(g) {
 		s.addMissingIn(g, q, found, missing)
 	}
 	return found
@@ -104,13 +104,13 @@ func (s *Snapshot) coreV1Match(q *Query) (m match) {
 	if i < 0 {
 		return m
 	}
-	return match{g, i, q.in(g.versions[i].Table)}
+	return match{g, i, q.findIn(g.versions[i].Table)}
 }
 
 // searchedGroups returns the groups that may have a match, in server order.
 func (s *Snapshot) searchedGroups(q *Query) []*Group {
 	if q.AnyGroup() {
-		return s.lazy.groupsWithName(s.groups, q.Name)
+		return s.cache.groupsWithName(s.groups, q.Name)
 	}
 	return s.CandidateGroups(q)
 }
@@ -120,7 +120,7 @@ func (s *Snapshot) searchedGroups(q *Query) []*Group {
 func (q *Query) appendMatches(found []match, g *Group) []match {
 	firstOnly := !q.All && g.overlay == nil
 	for _, i := range q.positions(g, make([]int32, 0, 8)) {
-		row := q.in(g.versions[i].Table)
+		row := q.findIn(g.versions[i].Table)
 		if row == nil {
 			continue
 		}
@@ -134,9 +134,9 @@ func (q *Query) appendMatches(found []match, g *Group) []match {
 
 // best returns the best match of q, and whether it is current. Without one the match has no row.
 func (s *Snapshot) best(q *Query) (best match, current bool) {
-	if g := s.settledGroup(q); g != nil { // as nearly always
+	if g := s.currentGroup(q); g != nil { // as nearly always
 		for _, i := range q.positions(g, make([]int32, 0, 8)) {
-			if row := q.in(g.versions[i].Table); row != nil {
+			if row := q.findIn(g.versions[i].Table); row != nil {
 				g.markUsed()
 				return match{g, int(i), row}, true
 			}
@@ -151,13 +151,13 @@ func (s *Snapshot) best(q *Query) (best match, current bool) {
 	return best, !missing.any
 }
 
-// settledGroup returns the only group that may answer q if every answer that rests on it is current, or nil.
-func (s *Snapshot) settledGroup(q *Query) *Group {
+// currentGroup returns the only group that may answer q if every answer that rests on it is current, or nil.
+func (s *Snapshot) currentGroup(q *Query) *Group {
 	if !q.ExactGroup() {
 		return nil
 	}
 	g := s.Group(q.Group)
-	if g == nil || !s.settled(g) {
+	if g == nil || !s.groupCurrent(g) {
 		return nil
 	}
 	return g
@@ -173,7 +173,7 @@ func (s *Snapshot) addMissing(q *Query, found []match, missing *missingReads) {
 	first, last := found[0].group, found[len(found)-1].group
 	inSeveral := first != last
 	end, _ := s.position(first.name)
-	for _, i := range s.unsettled() {
+	for _, i := range s.outdated() {
 		g := s.groups[i]
 		if !strings.HasPrefix(g.name, q.Group) {
 			continue
@@ -183,7 +183,7 @@ func (s *Snapshot) addMissing(q *Query, found []match, missing *missingReads) {
 			s.addMissingIn(g, q, found, missing)
 		}
 		isChoice := inSeveral || g != first
-		if isChoice && !s.groupPlaced(g) && q.findsIn(g) {
+		if isChoice && !s.groupPlaced(g) && q.matchesGroup(g) {
 			missing.add(Read{}) // the document places the group among the others
 		}
 	}

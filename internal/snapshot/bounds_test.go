@@ -196,11 +196,11 @@ func TestIndexIsMadeMeanwhile(t *testing.T) {
 	s, q := typical(50), query{gvr: schema.GroupVersionResource{Resource: "kind1of33s"}}
 	want, _, _ := q.ask(s)
 	var askers sync.WaitGroup
-	for range walksBeforeIndex {
+	for range scansBeforeIndex {
 		askers.Add(1)
 		go func() {
 			defer askers.Done()
-			for range walksBeforeIndex {
+			for range scansBeforeIndex {
 				if got, _, _ := q.ask(s); got != want {
 					t.Errorf("%v: %s, and without the index %s", q, got, want)
 				}
@@ -208,7 +208,7 @@ func TestIndexIsMadeMeanwhile(t *testing.T) {
 		}()
 	}
 	askers.Wait()
-	if s.lazy.byStem.Load() == nil {
-		t.Errorf("%d lookups have made no index, want one after %d", walksBeforeIndex*walksBeforeIndex, walksBeforeIndex)
+	if s.cache.byStem.Load() == nil {
+		t.Errorf("%d lookups have made no index, want one after %d", scansBeforeIndex*scansBeforeIndex, scansBeforeIndex)
 	}
 }

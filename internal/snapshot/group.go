@@ -45,6 +45,11 @@ type versionReads struct {
 // namedAgain reports whether a removed version was listed since its path answered 404. A lookup asks it again.
 func (r versionReads) namedAgain() bool { return r.removed && r.named > r.tried }
 
+// placed reports whether it is known where the version stands among those of its group: it was listed, or order, the
+// last read of the versions' order, is not older than what is known of the version. Before that its place, behind all
+// others, is a guess, and no lookup that chooses among several is answered from a guess.
+func (r versionReads) placed(order Seq) bool { return r.named > 0 || r.answered <= order }
+
 // mayBeServed reports whether a lookup that names no version asks for this one.
 func (r versionReads) mayBeServed() bool { return !r.removed || r.namedAgain() }
 
@@ -64,6 +69,7 @@ type Group struct {
 	preferred string    // as the server says; may name a version that is not served
 	versions  []Version // in server order, with those that were removed
 	ranked    []int32   // positions in versions in client-go's order of priority; follows from the others
+	complete  bool      // no version is only listed; follows from the others
 	overlay   *overlay  // nil: the group is the document's own
 }
 
@@ -87,7 +93,11 @@ func NewGroup(name, preferred string, versions []Version) *Group {
 // rank fills in what follows from the versions.
 func (g *Group) rank() {
 	g.ranked = make([]int32, len(g.versions))
+	g.complete = true
 	for i := range g.versions {
+		if g.versions[i].onlyListed() {
+			g.complete = false
+		}
 		if i > 0 {
 			g.versions[i].shareTable(&g.versions[i-1])
 		}
@@ -191,8 +201,8 @@ func (g *Group) table(version string) *Table {
 	return g.versions[i].Table
 }
 
-// liveReads returns the live reads of a version: none in a group of the document.
-func (g *Group) liveReads(i int) versionReads {
+// overlayReads returns the reads of a version: none in a group of the document.
+func (g *Group) overlayReads(i int) versionReads {
 	if g.overlay == nil {
 		return versionReads{}
 	}
@@ -200,7 +210,7 @@ func (g *Group) liveReads(i int) versionReads {
 }
 
 // removed reports whether a version was found removed.
-func (g *Group) removed(i int) bool { return g.liveReads(i).removed }
+func (g *Group) removed(i int) bool { return g.overlayReads(i).removed }
 
 // ClearUsed forgets that lookups were answered from the group, and reports whether one was since the last call.
 func (g *Group) ClearUsed() bool { return g.overlay != nil && g.overlay.used.Swap(false) }
@@ -235,7 +245,7 @@ func (g *Group) confirmedBy(documented *Group, now Seq) bool {
 	}
 	last := g.listed()
 	for i := range g.versions {
-		last = max(last, g.liveReads(i).tried)
+		last = max(last, g.overlayReads(i).tried)
 	}
 	return last < now
 }

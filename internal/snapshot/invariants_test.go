@@ -34,13 +34,13 @@ func broken(invariants map[string]bool) error {
 // checkInvariants returns what is wrong with s: where what follows from the groups is not
 // what follows from them, or what is known of a version contradicts itself.
 func checkInvariants(s *Snapshot) error {
-	order, undocumented := indexed(s.groups).order, 0
+	order, undocumented := newIndex(s.groups).order, 0
 	if len(order.position) != len(s.groups) {
 		return errors.New("two groups have one name")
 	}
 	var open []int
 	for i, g := range s.groups {
-		if !s.settled(g) {
+		if !s.groupCurrent(g) {
 			open = append(open, i)
 		}
 		if err := s.checkGroup(g); err != nil {
@@ -50,12 +50,12 @@ func checkInvariants(s *Snapshot) error {
 			undocumented++
 		}
 	}
-	if len(s.groups) > 0 && s.lazy == nil {
+	if len(s.groups) > 0 && s.cache == nil {
 		return errors.New("the groups have no index")
 	}
 	return broken(map[string]bool{
 		"the index is that of the groups":                        len(s.groups) == 0 || maps.Equal(s.order.position, order.position) && slices.Equal(s.order.names, order.names),
-		"the open groups are those that are not settled":         s.docSeq <= s.resetSeq || slices.Equal(s.unsettled(), open),
+		"the open groups are those that are not settled":         s.docSeq <= s.resetSeq || slices.Equal(s.outdated(), open),
 		"no more groups than may be have more than the document": undocumented <= maxUndocumentedGroups,
 		"news is no later than the document":                     s.newsSeq <= s.docSeq,
 		"a document has its sequence number":                     (s.doc == nil) == (s.docSeq == 0),
@@ -255,7 +255,7 @@ func (s *Snapshot) served() (order []schema.GroupVersionKind, kinds map[schema.G
 	kinds = map[schema.GroupVersionKind]servedKind{}
 	for _, g := range s.groups {
 		for _, v := range g.versions {
-			for i, r := range v.Table.all() {
+			for i, r := range v.Table.allRows() {
 				if slices.ContainsFunc(v.Table.rows[i+1:], func(later Resource) bool { return later.Kind == r.Kind }) {
 					continue
 				}

@@ -189,7 +189,7 @@ func (s *Snapshot) with(d *draft) *Snapshot {
 		old := s.groups[i]
 		next.groups[i] = g
 		if s.exceedsDocument(old) || !s.exceedsDocument(g) { // as mostly: no more groups are to be bounded than before
-			next.lazy = new(lazy)
+			next.cache = new(lookupCache)
 			if !g.sameAnswers(old) {
 				next.generation++
 			}
@@ -207,7 +207,7 @@ func (next *Snapshot) reindex(s *Snapshot) {
 	if next.doc != nil {
 		document = next.doc.index
 	}
-	next.index = indexed(next.groups, document, s.index)
+	next.index = newIndex(next.groups, document, s.index)
 	firstDocument := s.docSeq == 0 && next.docSeq > 0
 	if firstDocument || !s.sameAnswers(next) {
 		next.generation = s.generation + 1

@@ -10,18 +10,18 @@ import (
 // LiveReads lists the live reads of everything about a group: its known versions, the best one first, and group
 // discovery. A version that was found removed is among them if it was listed since, or the document has it.
 func (s *Snapshot) LiveReads(group string) []Read {
-	return append(s.versionReads(s.Group(group)), ReadGroup(group))
+	return append(s.versionPaths(s.Group(group)), ReadGroup(group))
 }
 
-// versionReads lists the live reads of the versions. g may be nil.
-func (s *Snapshot) versionReads(g *Group) (reads []Read) {
+// versionPaths lists the live reads of the versions. g may be nil.
+func (s *Snapshot) versionPaths(g *Group) (reads []Read) {
 	if g == nil {
 		return nil
 	}
 	documented := s.documented(g.name)
 	for _, i := range g.ranked {
 		name := g.versions[i].Name
-		if g.liveReads(int(i)).mayBeServed() || documented.indexOf(name) >= 0 {
+		if g.overlayReads(int(i)).mayBeServed() || documented.indexOf(name) >= 0 {
 			reads = append(reads, ReadVersion(g.name, name))
 		}
 	}
@@ -33,8 +33,10 @@ func (s *Snapshot) versionReads(g *Group) (reads []Read) {
 //	a group that the document does not have            its versions, among dropped
 //	a group that differs from the document             its versions and group discovery
 //	a group that is as the aggregated document says    none: the document has confirmed it
-//	a group that is as a document without resources    its versions that were tried since the last reset or have
-//	says                                               failed; none if the group is idle; all its versions if all
+//	a group that is as a legacy document says, idle    none
+//	a group that is as a legacy document says          its versions that were tried since the last reset or have failed
+//
+// A document is a legacy one if it has no resources. With all, each version of such groups is read.
 //
 // dropped has the least recently tried versions first. Make these reads in turn, and stop at the first version that
 // is still served: then the document is behind, as that of a server that starts.
@@ -45,7 +47,7 @@ func (s *Snapshot) RefreshReads(all bool, idle map[string]bool) (differing [][]R
 		var reads []Read
 		switch {
 		case documented == nil:
-			for _, r := range s.versionReads(g) {
+			for _, r := range s.versionPaths(g) {
 				dropped = append(dropped, r)
 				tried[r] = s.lastLiveRead(g, r.Version)
 			}
@@ -53,7 +55,7 @@ func (s *Snapshot) RefreshReads(all bool, idle map[string]bool) (differing [][]R
 			reads = s.LiveReads(g.name)
 		case s.Aggregated():
 		case all:
-			reads = s.versionReads(g)
+			reads = s.versionPaths(g)
 		case !idle[g.name]:
 			reads = s.versionsInUse(g)
 		}
@@ -67,7 +69,7 @@ func (s *Snapshot) RefreshReads(all bool, idle map[string]bool) (differing [][]R
 
 // versionsInUse lists the reads of those versions that were tried since the last reset, or have failed.
 func (s *Snapshot) versionsInUse(g *Group) []Read {
-	return slices.DeleteFunc(s.versionReads(g), func(r Read) bool {
+	return slices.DeleteFunc(s.versionPaths(g), func(r Read) bool {
 		i := g.indexOf(r.Version)
 		return g.versions[i].Err == nil && s.readsOf(g, i).lastTried() <= s.resetSeq
 	})

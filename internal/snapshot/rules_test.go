@@ -304,7 +304,7 @@ func (s *Snapshot) versionText(g *Group, i int) string {
 		text += "!"
 	}
 	if v.Table != nil {
-		text += ":" + strings.Join(slices.Collect(v.Table.spelledKinds()), ",")
+		text += ":" + strings.Join(slices.Collect(v.Table.kindNames()), ",")
 	}
 	if g.overlay == nil {
 		return text

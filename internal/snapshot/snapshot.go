@@ -68,7 +68,7 @@ func (s *Snapshot) Serves(group, version string) bool { return s.Group(group).Ve
 
 // KindsOfResource returns the kinds that are known to have exactly that resource.
 func (s *Snapshot) KindsOfResource(resource schema.GroupVersionResource) (kinds []string) {
-	for _, r := range s.Group(resource.Group).table(resource.Version).all() {
+	for _, r := range s.Group(resource.Group).table(resource.Version).allRows() {
 		if r.Name == resource.Resource {
 			kinds = append(kinds, r.Kind)
 		}
@@ -81,7 +81,7 @@ func (s *Snapshot) CountKinds() int {
 	n := 0
 	for _, g := range s.groups {
 		for _, v := range g.versions {
-			for range v.Table.spelledKinds() {
+			for range v.Table.kindNames() {
 				n++
 			}
 		}
@@ -131,25 +131,31 @@ func (s *Snapshot) documented(group string) *Group {
 	return s.doc.Group(group)
 }
 
+// isDocumented reports whether the document has g.
+func (s *Snapshot) isDocumented(g *Group) bool {
+	if s.doc == nil {
+		return false
+	}
+	if s.order == s.doc.order {
+		return true // as mostly: the document has the same groups, in the same order
+	}
+	return s.doc.Group(g.name) != nil
+}
+
 // orderRead returns the last read that has found in which order the versions of g stand: that of group discovery, or
 // of a document that has the group.
 func (s *Snapshot) orderRead(g *Group) Seq {
 	if g.overlay == nil {
 		return s.docSeq
 	}
-	if g.overlay.listed < s.docSeq && s.documented(g.name) != nil {
+	if g.overlay.listed < s.docSeq && s.isDocumented(g) {
 		return s.docSeq
 	}
 	return g.overlay.listed
 }
 
-// placed reports whether it is known where a version stands among those of g: it was listed, or the order was read
-// since the version was found. Before that its place, behind all others, is a guess, and no lookup that chooses
-// among several is answered from a guess.
-func (s *Snapshot) placed(g *Group, i int) bool {
-	r := s.readsOf(g, i)
-	return r.named > 0 || r.answered <= s.orderRead(g)
-}
+// placed reports whether it is known where a version stands among those of g.
+func (s *Snapshot) placed(g *Group, i int) bool { return s.readsOf(g, i).placed(s.orderRead(g)) }
 
 // groupPlaced reports whether it is known where g stands among the groups. Only a document can tell: either it has
 // the group, or it was read since all of the group's versions were.
@@ -157,54 +163,53 @@ func (s *Snapshot) groupPlaced(g *Group) bool {
 	if g.overlay == nil {
 		return true
 	}
-	listed := func(r versionReads) bool { return r.named > 0 }
 	younger := func(r versionReads) bool { return r.answered > s.docSeq }
 	if !slices.ContainsFunc(g.overlay.reads, younger) {
 		return true
 	}
-	return s.documented(g.name) != nil && slices.ContainsFunc(g.overlay.reads, listed)
+	listed := func(r versionReads) bool { return r.named > 0 }
+	return s.isDocumented(g) && slices.ContainsFunc(g.overlay.reads, listed)
 }
 
-// settled reports whether every answer that rests on g is current.
-func (s *Snapshot) settled(g *Group) bool {
-	for i := range g.versions {
-		if !s.versionSettled(g, i) {
+// groupCurrent reports whether every answer that rests on g is current: each version was read since the last reset,
+// or tried if it has nothing to answer from, and it is known where the versions and the group stand.
+func (s *Snapshot) groupCurrent(g *Group) bool {
+	if g.overlay == nil {
+		return g.complete && s.docSeq > s.resetSeq
+	}
+	order := s.orderRead(g)
+	for i := range g.overlay.reads {
+		reads := &g.overlay.reads[i]
+		last := reads.answered
+		if g.versions[i].Table == nil {
+			last = reads.lastTried()
+		}
+		if last <= s.resetSeq || !reads.placed(order) {
 			return false
 		}
 	}
-	return s.orderRead(g) > s.resetSeq && s.groupPlaced(g)
-}
-
-// versionSettled reports whether a version keeps no answer from being current: it was read since the last reset, or
-// tried if it has nothing to answer from, and it has its place.
-func (s *Snapshot) versionSettled(g *Group, i int) bool {
-	r := s.readsOf(g, i)
-	last := r.answered
-	if g.versions[i].Table == nil {
-		last = r.lastTried()
-	}
-	return last > s.resetSeq && s.placed(g, i)
+	return order > s.resetSeq && s.groupPlaced(g)
 }
 
 // hasOverlays reports whether a group is not the document's own.
-func (s *Snapshot) hasOverlays() bool { return s.doc == nil || s.lazy != s.doc.lazy }
+func (s *Snapshot) hasOverlays() bool { return s.doc == nil || s.cache != s.doc.cache }
 
-// unsettled returns the positions of the groups that are not settled. The document was read since the last reset.
-func (s *Snapshot) unsettled() []int {
-	var docSeq, resetSeq Seq // of a document alone the same groups are settled for all mappers
+// outdated returns the positions of the groups that are not current (groupCurrent). The document was read since the last reset.
+func (s *Snapshot) outdated() []int {
+	var docSeq, resetSeq Seq // of a document alone the same groups are current for all mappers
 	if s.hasOverlays() {
 		docSeq, resetSeq = s.docSeq, s.resetSeq
 	}
-	known := s.lazy.unsettled.Load()
+	known := s.cache.outdated.Load()
 	if known != nil && known.docSeq == docSeq && known.resetSeq == resetSeq {
 		return known.positions
 	}
-	found := &unsettledGroups{docSeq: docSeq, resetSeq: resetSeq}
+	found := &outdatedGroups{docSeq: docSeq, resetSeq: resetSeq}
 	for i, g := range s.groups {
-		if !s.settled(g) {
+		if !s.groupCurrent(g) {
 			found.positions = append(found.positions, i)
 		}
 	}
-	s.lazy.unsettled.Store(found)
+	s.cache.outdated.Store(found)
 	return found.positions
 }
