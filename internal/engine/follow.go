@@ -146,7 +146,7 @@ func (e *Engine) mappingIn(s *snapshot.Snapshot, gvk schema.GroupVersionKind) (*
 	}
 	v := s.Group(gvk.Group).Version(gvk.Version)
 	switch {
-	case v == nil, v.Removed:
+	case v == nil:
 		return nil, err
 	case v.Err != nil:
 		return nil, e.Options.DiscoveryFailed(map[schema.GroupVersion]error{gvk.GroupVersion(): v.Err})

@@ -8,18 +8,18 @@ type Part int
 // The parts of the server.
 const (
 	PartDocument Part = iota // /api and /apis, one after the other
-	PartGroup                // /apis/<group>: the versions of one group
+	PartGroup                // /apis/<group>: group discovery, the versions of one group
 	PartVersion              // /apis/<group>/<version>: what one version serves
 )
 
-// String returns the name of the part in logs and metrics.
+// String returns the name of the part in logs and metrics. There group discovery is a list.
 func (p Part) String() string { return [...]string{"document", "list", "version"}[p] }
 
 // Read is one read of the server. It is comparable: lookups that need equal reads share
 // one. The zero Read is that of the document.
 type Read struct {
 	Part           Part
-	Group, Version string // Group of a list, both of a version
+	Group, Version string // Group of group discovery, both of a version
 }
 
 // ReadVersion returns the read of a version's own path.
@@ -27,16 +27,16 @@ func ReadVersion(group, version string) Read {
 	return Read{Part: PartVersion, Group: group, Version: version}
 }
 
-// ReadGroup returns the read of a group's own list.
+// ReadGroup returns the read of group discovery.
 func ReadGroup(group string) Read { return Read{Part: PartGroup, Group: group} }
 
 // Outcome is how a read has ended.
 type Outcome struct {
 	Seq     Seq   // when it began
 	Err     error // why it failed
-	Removed bool  // it found a known version gone
+	Removed bool  // it found that a known version was removed
 
-	Versions []string // those that a list has; others may have published a younger one
+	Versions []string // those that group discovery lists; others may have published a younger one
 }
 
 // VersionResult is what a live read of a version has found: what it serves, or an error, or

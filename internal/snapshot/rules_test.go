@@ -176,14 +176,14 @@ func (h *history) tell(command string, args []string) (string, error) {
 		}
 		return fmt.Sprintf("%v %s%s", kind.GroupVersion(), kind.Kind, isCurrent[current]), nil
 	case "left":
-		found := h.find(nil, &h.asked, &lack{})
+		found := h.find(nil, &h.asked, &missingReads{})
 		h.progress.HasAnswer = len(found) > 0
 		return cmp.Or(textOf(slices.Concat(h.MissingReads(h.asked, h.progress)...)), "nothing"), nil
 	case "due":
 		differing, dropped := h.RefreshReads(len(args) > 0, nil)
 		return strings.TrimSpace(textOf(slices.Concat(differing...)) + " | " + textOf(dropped)), nil
 	case "overlaid":
-		return fmt.Sprint(h.overlaid()), nil
+		return fmt.Sprint(h.hasOverlays()), nil
 	case "moved":
 		return fmt.Sprint(h.Generation() != h.before.Generation()), nil
 	case "changes":
@@ -284,27 +284,35 @@ func tableOf(kinds string) *Table {
 func (s *Snapshot) text() string {
 	var all []string
 	for _, g := range s.groups {
-		for _, v := range g.versions {
-			all = append(all, v.text(g))
+		for i := range g.versions {
+			all = append(all, s.versionText(g, i))
 		}
 	}
 	return strings.Join(all, " ")
 }
 
-func (v *Version) text(g *Group) string {
+func (s *Snapshot) versionText(g *Group, i int) string {
+	v := g.versions[i]
 	text := g.name + "/" + v.Name
-	if v.Removed {
-		text += "-" + map[bool]string{true: "?"}[v.returned()]
+	if g.removed(i) {
+		text += "-"
+	}
+	if s.readsOf(g, i).namedAgain() {
+		text += "?"
 	}
 	if v.Err != nil {
 		text += "!"
 	}
 	if v.Table != nil {
-		text += ":" + strings.Join(slices.Collect(v.Table.spelledKinds()), ",")
+		text += ":" + strings.Join(slices.Collect(v.Table.kindNames()), ",")
 	}
-	document := g.laid().document.Version(v.Name)
-	if v.ReadSeq > 0 && (v.ReadSeq == v.TriedSeq || document == nil || !document.Table.sameRows(v.Table)) {
-		text += fmt.Sprintf("@%d", v.ReadSeq)
+	if g.overlay == nil {
+		return text
+	}
+	reads, documented := s.readsOf(g, i), s.documented(g.name)
+	ofDocument := documented.indexOf(v.Name) >= 0 && documented.table(v.Name).sameRows(v.Table)
+	if reads.answered > 0 && (reads.answered == reads.tried || !ofDocument) {
+		text += fmt.Sprintf("@%d", reads.answered)
 	}
 	return text
 }
