@@ -71,6 +71,9 @@ type namespacedSubResource struct {
 	n *followingNamespaced
 }
 
+func (s *namespacedSubResource) Get(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceGetOption) error {
+	return s.SubResourceClient.Get(s.n.in(ctx, obj), obj, sub, opts...)
+}
 func (s *namespacedSubResource) Create(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceCreateOption) error {
 	return s.SubResourceClient.Create(s.n.in(ctx, obj), obj, sub, opts...)
 }

@@ -114,6 +114,11 @@ type followingSubResource struct {
 }
 
 func (s *followingSubResource) Get(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceGetOption) error {
+	if namespace := follow.NamespaceOf(ctx, obj); namespace != "" && obj.GetNamespace() == "" {
+		copied, _ := obj.DeepCopyObject().(client.Object) // the caller's object stays as it is
+		copied.SetNamespace(namespace)
+		obj = copied
+	}
 	return s.c.send(ctx, request{does: reads, obj: obj, send: func(at *pinned) error { return at.SubResource(s.name).Get(ctx, obj, sub, opts...) }})
 }
 func (s *followingSubResource) Create(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceCreateOption) error {
