@@ -157,7 +157,9 @@ func (c *followingCache) kindFor(gvk schema.GroupVersionKind, forInformer bool) 
 }
 
 // Get reads from the current instance of the kind.
-func (c *followingCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (c *followingCache) Get(
+	ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption,
+) error {
 	namespace := follow.NamespaceOf(ctx, obj)
 	for {
 		i, err := c.instanceFor(obj)
@@ -234,7 +236,9 @@ func (c *followingCache) findKind(obj runtime.Object) (*kind, error) {
 }
 
 // GetInformer returns an informer that stays when the kind switches to another path, or is absent.
-func (c *followingCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+func (c *followingCache) GetInformer(
+	ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error,
+) {
 	gvk, err := c.kindsOf.Of(obj)
 	if err != nil {
 		return nil, err
@@ -255,7 +259,9 @@ func (c *followingCache) GetInformer(ctx context.Context, obj client.Object, opt
 }
 
 // GetInformerForKind is GetInformer for a kind of the scheme.
-func (c *followingCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
+func (c *followingCache) GetInformerForKind(
+	ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error,
+) {
 	made, err := c.opts.Scheme.New(gvk)
 	if err != nil {
 		return nil, err
@@ -289,7 +295,9 @@ func (c *followingCache) RemoveInformer(ctx context.Context, obj client.Object) 
 }
 
 // IndexField adds an index, which stays when the kind moves.
-func (c *followingCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+func (c *followingCache) IndexField(
+	ctx context.Context, obj client.Object, field string, extract client.IndexerFunc,
+) error {
 	gvk, err := c.kindsOf.Of(obj)
 	if err != nil {
 		return err

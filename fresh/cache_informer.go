@@ -84,17 +84,23 @@ func (i *informer) forget(h *handler) {
 	i.handlers = slices.DeleteFunc(i.handlers, func(other *handler) bool { return other == h })
 }
 
-func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+func (i *informer) AddEventHandler(
+	h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error,
+) {
 	return i.add(h, cache.Informer.AddEventHandler)
 }
 
-func (i *informer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
+func (i *informer) AddEventHandlerWithResyncPeriod(
+	h toolscache.ResourceEventHandler, resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error,
+) {
 	return i.add(h, func(up cache.Informer, h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 		return up.AddEventHandlerWithResyncPeriod(h, resync)
 	})
 }
 
-func (i *informer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+func (i *informer) AddEventHandlerWithOptions(
+	h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error,
+) {
 	return i.add(h, func(up cache.Informer, h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 		return up.AddEventHandlerWithOptions(h, options)
 	})
@@ -203,7 +209,9 @@ func (x store) GetIndexers() toolscache.Indexers          { return x.now().GetIn
 func (x store) IndexKeys(name, value string) ([]string, error) {
 	return x.now().IndexKeys(name, value)
 }
+
 func (x store) ListIndexFuncValues(name string) []string {
 	return x.now().ListIndexFuncValues(name)
 }
+
 func (x store) AddIndexers(added toolscache.Indexers) error { return x.s.AddIndexers(added) }

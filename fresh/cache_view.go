@@ -46,7 +46,9 @@ func (v *view) leave(now *meta.RESTMapping) {
 	}
 }
 
-func (v *view) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+func (v *view) GetInformer(
+	ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error,
+) {
 	i, err := v.followingCache.GetInformer(ctx, obj, opts...)
 	if err != nil {
 		return nil, err
@@ -62,7 +64,9 @@ type viewed struct {
 	gvk schema.GroupVersionKind
 }
 
-func (i viewed) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+func (i viewed) AddEventHandler(
+	h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error,
+) {
 	registration, err := i.Informer.AddEventHandler(h)
 	if added, ok := registration.(*handler); ok && err == nil {
 		added.reads.Store(clientReadsWrites)
