@@ -317,8 +317,9 @@ func (c *followingClient) rejects(mapping *meta.RESTMapping, r request) error {
 		return rejected
 	}
 	if r.does == writesObject && r.onlyInContext && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		return apierrors.NewConflict(resource, "", fmt.Errorf("%s was cluster-scoped when the request for namespace %q was made, "+
-			"and is namespaced again; nothing was sent, try again", mapping.GroupVersionKind.Kind, r.namespace))
+		return apierrors.NewConflict(resource, "", fmt.Errorf("%s was cluster-scoped when the request for "+
+			"namespace %q was made, and is namespaced again; nothing was sent, try again",
+			mapping.GroupVersionKind.Kind, r.namespace))
 	}
 	return nil
 }
@@ -364,7 +365,8 @@ func (c *followingClient) resend(gvk schema.GroupVersionKind, r request, first a
 // an error: the server lists them so while the kind is taken for cluster-scoped. reason is why the kind has no other
 // mapping, if known.
 func (a answer) result(r request, reason error) error {
-	if a.err != nil || r.namespace == "" || a.reply != follow.ReplyContradicts || a.mapping.Scope.Name() != meta.RESTScopeNameRoot {
+	isForNamespace := r.namespace != "" && a.mapping.Scope.Name() == meta.RESTScopeNameRoot
+	if a.err != nil || !isForNamespace || a.reply != follow.ReplyContradicts {
 		return a.err
 	}
 	if reason == nil {
@@ -415,8 +417,8 @@ type followingWatch struct{ *followingClient }
 
 // Watch watches objects. A watch for a namespace ends if the server sends an object of another namespace.
 func (c followingWatch) Watch(
-	ctx context.Context, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error,
-) {
+	ctx context.Context, list client.ObjectList, opts ...client.ListOption,
+) (watch.Interface, error) {
 	namespace := (&client.ListOptions{}).ApplyOptions(opts).Namespace
 	var watching watch.Interface
 	err := c.send(ctx, request{does: readsObject, namespace: namespace, obj: list, send: func(u *upstreamClient) error {
@@ -442,8 +444,8 @@ func (c followingWatch) Watch(
 		}
 		ended = true
 		go stop()
-		expired := apierrors.NewResourceExpired(fmt.Sprintf("the server sends objects of namespace %q, and not only of %q",
-			object.GetNamespace(), namespace))
+		expired := apierrors.NewResourceExpired(fmt.Sprintf(
+			"the server sends objects of namespace %q, and not only of %q", object.GetNamespace(), namespace))
 		return watch.Event{Type: watch.Error, Object: &expired.ErrStatus}, true
 	}), nil
 }

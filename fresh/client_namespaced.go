@@ -12,20 +12,20 @@ import (
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// NewNamespacedClient is client.NewNamespacedClient for a client of this package, also if another client wraps that one.
-// A write is rejected, and nothing is sent, if the mapper has known the kind as namespaced and it is cluster-scoped now.
-// The error is NotFound. If the kind becomes namespaced again while the write is prepared, the error is a Conflict, and the
-// write can be repeated. A list never has objects of other namespaces. Around any other client this is the same as
-// controller-runtime's.
+// NewNamespacedClient is client.NewNamespacedClient for a client of this package, also if another client wraps that
+// one. A write is rejected, and nothing is sent, if the mapper has known the kind as namespaced and it is
+// cluster-scoped now. The error is NotFound. If the kind becomes namespaced again while the write is prepared, the
+// error is a Conflict, and the write can be repeated. A list never has objects of other namespaces. Around any other
+// client this is the same as controller-runtime's.
 //
-// Use it in place of controller-runtime's, which looks the scope up by itself, and leaves the namespace out of the requests
-// for a kind that is cluster-scoped at that moment.
+// Use it in place of controller-runtime's, which looks the scope up by itself, and leaves the namespace out of the
+// requests for a kind that is cluster-scoped at that moment.
 func NewNamespacedClient(c client.Client, ns string) client.Client {
 	return &followingNamespaced{client.NewNamespacedClient(c, ns), ns}
 }
 
-// followingNamespaced puts its namespace into the context of each request, because upstream's client leaves it out of the
-// request if it takes the kind for cluster-scoped.
+// followingNamespaced puts its namespace into the context of each request, because upstream's client leaves it out of
+// the request if it takes the kind for cluster-scoped.
 type followingNamespaced struct {
 	client.Client
 	namespace string

@@ -54,11 +54,14 @@ func (c *followingClient) List(ctx context.Context, list client.ObjectList, opts
 	ofContext := follow.NamespaceOf(ctx, list)
 	if namespace == "" && ofContext != "" {
 		namespace = ofContext
-		opts = append(slices.Clone(opts), client.InNamespace(namespace)) // upstream leaves it out if the kind is cluster-scoped
+		opts = append(slices.Clone(opts), client.InNamespace(namespace)) // which counts if the kind is namespaced
 	}
-	return c.send(ctx, request{does: listsObjects, namespace: namespace, obj: list, send: func(u *upstreamClient) error {
-		return u.List(ctx, list, opts...)
-	}})
+	return c.send(ctx, request{
+		does:      listsObjects,
+		namespace: namespace,
+		obj:       list,
+		send:      func(u *upstreamClient) error { return u.List(ctx, list, opts...) },
+	})
 }
 
 func (c *followingClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
