@@ -109,7 +109,7 @@ func TestNamesThatBeginWithOthersTakeNoMemory(t *testing.T) {
 	if took := allocated(func() { doc = NewDocument(groups, true) }); took > 32<<20 {
 		t.Errorf("the index of %d groups took %d MiB, want less than 32", len(groups), took>>20)
 	}
-	if n := len(doc.groupsNamed("xx", false)); n != len(groups)-1 {
+	if n := len(doc.groupsWithPrefix("xx")); n != len(groups)-1 {
 		t.Errorf("%d groups begin with xx; want %d, all but x", n, len(groups)-1)
 	}
 }

@@ -35,7 +35,7 @@ func violated(invariants map[string]bool) error {
 // what follows from them, or what is known of a version contradicts itself.
 func checkInvariants(s *Snapshot) error {
 	order := newIndex(s.groups).order
-	if len(order.position) != len(s.groups) {
+	if len(order.places) != len(s.groups) {
 		return errors.New("two groups have one name")
 	}
 
@@ -57,7 +57,7 @@ func checkInvariants(s *Snapshot) error {
 		return errors.New("the groups have no index")
 	}
 	sameOrder := len(s.groups) == 0 ||
-		maps.Equal(s.order.position, order.position) && slices.Equal(s.order.names, order.names)
+		maps.Equal(s.order.places, order.places) && slices.Equal(s.order.sorted, order.sorted)
 	return violated(map[string]bool{
 		"the index is that of the groups":                        sameOrder,
 		"the outdated groups are those that are not current":     s.docSeq <= s.resetSeq || slices.Equal(s.outdated(), outdated),
