@@ -68,6 +68,21 @@ func (s *Snapshot) find(scratch []match, q *Query, missing *missingReads) (found
 		}
 		return append(scratch, m)
 	}
+	found = s.matches(scratch, q)
+	if len(found) == 0 {
+		missing.any = true
+		return found
+	}
+	if !q.ExactGroup() {
+		s.addMissing(q, found, missing)
+	} else if g := found[0].group; !s.groupCurrent(g) {
+		s.addMissingIn(g, q, found, missing)
+	}
+	return found
+}
+
+// matches returns what q finds in the groups that may have a match, and notes that they are in use.
+func (s *Snapshot) matches(scratch []match, q *Query) (found []match) {
 	found = scratch
 	for _, g := range s.searchedGroups(q) {
 		before := len(found)
@@ -80,15 +95,6 @@ func (s *Snapshot) find(scratch []match, q *Query, missing *missingReads) (found
 		s.markUsed()
 	} else if len(found) > 0 {
 		found[0].group.markUsed()
-	}
-	if len(found) == 0 {
-		missing.any = true
-		return found
-	}
-	if !q.ExactGroup() {
-		s.addMissing(q, found, missing)
-	} else if g := found[0].group; !s.groupCurrent(g) {
-		s.addMissingIn(g, q, found, missing)
 	}
 	return found
 }
@@ -170,10 +176,14 @@ func (s *Snapshot) addMissing(q *Query, found []match, missing *missingReads) {
 		missing.add(Read{})
 		return
 	}
+	outdated := s.outdated()
+	if len(outdated) == 0 {
+		return // as nearly always
+	}
 	first, last := found[0].group, found[len(found)-1].group
 	inSeveral := first != last
 	end, _ := s.position(first.name)
-	for _, i := range s.outdated() {
+	for _, i := range outdated {
 		g := s.groups[i]
 		if !strings.HasPrefix(g.name, q.Group) {
 			continue

@@ -18,17 +18,19 @@ import (
 // v1beta1, and one kind more in v1beta1 alone.
 func typical(groups int) *Snapshot {
 	text := "/v1:Pod,Node*"
+	group := " group#.example.com/v1:Kind0Of#,Kind1Of#*,Kind2Of#" +
+		" group#.example.com/v1beta1:Kind0Of#,Kind1Of#*,Kind2Of#,Kind3Of#"
 	for i := range groups - 1 {
-		text += strings.ReplaceAll(" group#.example.com/v1:Kind0Of#,Kind1Of#*,Kind2Of# group#.example.com/v1beta1:Kind0Of#,Kind1Of#*,Kind2Of#,Kind3Of#", "#", strconv.Itoa(i))
+		text += strings.ReplaceAll(group, "#", strconv.Itoa(i))
 	}
 	return newHistory(false, text).Snapshot
 }
 
-// TestHitAllocatesOnlyItsAnswer: a hit allocates the pointer or the slice that it returns, once, and
-// what it returns by value is free.
+// A hit allocates the pointer or the slice that it returns, once, and what it returns by value is free.
 func TestHitAllocatesOnlyItsAnswer(t *testing.T) {
 	s := typical(50).indexed()
 	check := func(lookup string, of any, want float64, hit func() (current bool, err error)) {
+		t.Helper()
 		if current, err := hit(); !current || err != nil {
 			t.Errorf("%s of %+v is no hit: current %t, error %v", lookup, of, current, err)
 		}
@@ -36,25 +38,51 @@ func TestHitAllocatesOnlyItsAnswer(t *testing.T) {
 			t.Errorf("%s of %+v makes %v allocations; want %v, for the answer alone", lookup, of, got, want)
 		}
 	}
-	for _, q := range []schema.GroupVersionResource{
-		{Group: "group33.example.com", Version: "v1", Resource: "kind1of33s"}, {Group: "group33.example.com", Version: "v1", Resource: "kind1of33"},
-		{Group: "group33.example.com", Resource: "kind1of33s"}, {Resource: "kind1of33s"}, {Version: "v1", Resource: "pods"}, {Resource: "pods"},
+
+	for _, resource := range []schema.GroupVersionResource{
+		{Group: "group33.example.com", Version: "v1", Resource: "kind1of33s"},
+		{Group: "group33.example.com", Version: "v1", Resource: "kind1of33"},
+		{Group: "group33.example.com", Resource: "kind1of33s"},
+		{Resource: "kind1of33s"},
+		{Version: "v1", Resource: "pods"},
+		{Resource: "pods"},
 	} {
-		check("KindFor", q, 0, func() (bool, error) { _, current, err := s.KindFor(q); return current, err })
-		check("ResourceFor", q, 0, func() (bool, error) { _, current, err := s.ResourceFor(q); return current, err })
-		check("KindsFor", q, 1, func() (bool, error) { _, current, err := s.KindsFor(q); return current, err })
-		check("ResourcesFor", q, 1, func() (bool, error) { _, current, err := s.ResourcesFor(q); return current, err })
-		check("ResourceSingularizer", q.Resource, 0, func() (bool, error) {
-			_, current, err := s.ResourceSingularizer(q.Resource)
+		check("KindFor", resource, 0, func() (bool, error) {
+			_, current, err := s.KindFor(resource)
+			return current, err
+		})
+		check("ResourceFor", resource, 0, func() (bool, error) {
+			_, current, err := s.ResourceFor(resource)
+			return current, err
+		})
+		check("KindsFor", resource, 1, func() (bool, error) {
+			_, current, err := s.KindsFor(resource)
+			return current, err
+		})
+		check("ResourcesFor", resource, 1, func() (bool, error) {
+			_, current, err := s.ResourcesFor(resource)
+			return current, err
+		})
+		check("ResourceSingularizer", resource.Resource, 0, func() (bool, error) {
+			_, current, err := s.ResourceSingularizer(resource.Resource)
 			return current, err
 		})
 	}
-	for kind, versions := range map[schema.GroupKind][]string{
-		{Group: "group33.example.com", Kind: "Kind1Of33"}: {"v1"}, {Kind: "Pod"}: {"v1"}, {Group: "group33.example.com", Kind: "Kind3Of33"}: {"v1beta1"},
+
+	for _, gvk := range []schema.GroupVersionKind{
+		{Group: "group33.example.com", Version: "v1", Kind: "Kind1Of33"},
+		{Group: "group33.example.com", Version: "v1beta1", Kind: "Kind3Of33"},
+		{Version: "v1", Kind: "Pod"},
 	} {
-		for _, versions := range [][]string{nil, versions} {
-			check("RESTMapping", kind, 1, func() (bool, error) { _, current, err := s.RESTMapping(kind, versions); return current, err })
-			check("RESTMappings", kind, 1, func() (bool, error) { _, current, err := s.RESTMappings(kind, versions); return current, err })
+		for _, versions := range [][]string{nil, {gvk.Version}} {
+			check("RESTMapping", gvk, 1, func() (bool, error) {
+				_, current, err := s.RESTMapping(gvk.GroupKind(), versions)
+				return current, err
+			})
+			check("RESTMappings", gvk, 1, func() (bool, error) {
+				_, current, err := s.RESTMappings(gvk.GroupKind(), versions)
+				return current, err
+			})
 		}
 	}
 }
@@ -81,30 +109,42 @@ func TestNamesThatBeginWithOthersTakeNoMemory(t *testing.T) {
 	if took := allocated(func() { doc = NewDocument(groups, true) }); took > 32<<20 {
 		t.Errorf("the index of %d groups took %d MiB, want less than 32", len(groups), took>>20)
 	}
-	if n := len(doc.groupsNamed("xx", false)); n != len(groups)-1 {
+	if n := len(doc.groupsWithPrefix("xx")); n != len(groups)-1 {
 		t.Errorf("%d groups begin with xx; want %d, all but x", n, len(groups)-1)
 	}
 }
 
-// A lookup of a form that is derived from another one takes no memory for the derived forms of the
-// 30,000 kinds, which would be megabytes.
-func TestRareFormsTakeLittleMemory(t *testing.T) {
+// A lookup of a name that client-go derives from another one takes no memory for the derived names of the 30,000
+// kinds, which would be megabytes.
+func TestDerivedNamesTakeLittleMemory(t *testing.T) {
 	kinds := make([]string, 30_000)
 	for i := range kinds {
 		kinds[i] = fmt.Sprintf("Foo%d", i)
 	}
 	s := newHistory(false, "a/v1:"+strings.Join(kinds, ",")).Snapshot
-	for name, lookup := range map[string]query{
-		"a list":           {lookup: byKind, gk: schema.GroupKind{Group: "a", Kind: "Foo7List"}},
-		"in lower case":    {lookup: byKind, gk: schema.GroupKind{Group: "a", Kind: "foo7"}},
-		"the kind List":    {lookup: byKind, gk: schema.GroupKind{Group: "a", Kind: "List"}},
-		"lists":            {gvr: schema.GroupVersionResource{Resource: "foo7lists"}},
-		"a singular":       {lookup: singularizer, gvr: schema.GroupVersionResource{Resource: "foo7lists"}},
-		"lists of nothing": {gvr: schema.GroupVersionResource{Resource: "lists"}},
+
+	ofKind := func(kind string) query {
+		return query{lookup: byKind, gk: schema.GroupKind{Group: "a", Kind: kind}}
+	}
+	ofResource := func(resource string) query {
+		return query{gvr: schema.GroupVersionResource{Resource: resource}}
+	}
+	singularOf := func(resource string) query {
+		return query{lookup: singularizer, gvr: schema.GroupVersionResource{Resource: resource}}
+	}
+	for _, lookup := range []query{
+		ofKind("Foo7List"),
+		ofKind("foo7"),
+		ofKind("List"),
+		ofResource("foo7lists"),
+		ofResource("lists"),
+		singularOf("foo7lists"),
 	} {
 		var err error
-		if took := allocated(func() { _, _, err = lookup.ask(s) }); err != nil || took > 1<<20 {
-			t.Errorf("%s: %v took %d bytes, want 1 MiB at most; error %v", name, lookup, took, err)
+		took := allocated(func() { _, _, err = lookup.ask(s) })
+
+		if err != nil || took > 1<<20 {
+			t.Errorf("%v took %d bytes, want 1 MiB at most; error %v", lookup, took, err)
 		}
 	}
 }
@@ -125,42 +165,52 @@ func TestVerbsAreASet(t *testing.T) {
 	}
 }
 
-// Only so many groups are kept that have more than the document names: what exceeds that is
-// forgotten, and what the document names stays.
-func TestGroupsWithMoreAreBounded(t *testing.T) {
-	named := func(version string, n int) string {
-		all := "doc a/v1:Foo"
-		for i := range n {
-			all += fmt.Sprintf(" g%05d/%s:Foo", i, version)
-		}
-		return all
-	}
+// Only so many groups are kept of which more is known than the document has: if there are more, what the document
+// does not have is forgotten.
+func TestUndocumentedGroupsAreBounded(t *testing.T) {
 	for _, test := range []struct {
-		groups int // that the document drops, or of which it drops a version
-		then   string
-		want   int
+		name         string
+		undocumented int    // groups of which the document drops something
+		then         string // a command
+		want         int    // of these groups are kept
 	}{
-		{maxUndocumentedGroups, "overlaid", maxUndocumentedGroups}, {maxUndocumentedGroups + 1, "overlaid", 0},
-		{maxUndocumentedGroups, "live a/v9:Foo", 0}, {maxUndocumentedGroups, "live x/v1:Foo", 0},
+		{"as many as may be", maxUndocumentedGroups, "overlays", maxUndocumentedGroups},
+		{"one more", maxUndocumentedGroups + 1, "overlays", 0},
+		{"one more is found in a group of the document", maxUndocumentedGroups, "live a/v9:Foo", 0},
+		{"one more group is found", maxUndocumentedGroups, "live x/v1:Foo", 0},
 	} {
-		for _, drop := range []string{named("v2", 0), named("v2", test.groups)} {
+		// The document drops whole groups, or one version of each.
+		for _, drop := range []string{documentOf("v2", 0), documentOf("v2", test.undocumented)} {
 			h := newHistory(false, "")
-			h.play(t, named("v1", test.groups), drop, test.then)
-			more, documented := 0, 0
+			h.play(t, documentOf("v1", test.undocumented), drop, test.then)
+
+			undocumented, documented := 0, 0
 			for _, g := range h.groups {
-				document := h.documented(g.name)
-				if len(g.versions) > document.count() {
-					more++
-				}
-				if document != nil {
+				of := h.documented(g.name)
+				if of != nil {
 					documented++
 				}
+				if len(g.versions) > of.count() {
+					undocumented++
+				}
 			}
-			if more != test.want || documented != len(h.doc.groups) {
-				t.Errorf("%d groups have more than the document, which has %d; then %s. %d with more are kept, want %d; %d of the document are", test.groups, len(h.doc.groups), test.then, more, test.want, documented)
+			if undocumented != test.want {
+				t.Errorf("%s: of %d groups more is known than the document has, want %d", test.name, undocumented, test.want)
+			}
+			if documented != len(h.doc.groups) {
+				t.Errorf("%s: %d groups of the document are known, want all %d", test.name, documented, len(h.doc.groups))
 			}
 		}
 	}
+}
+
+// documentOf is the command that reads a document with a group a, and n others that have one version.
+func documentOf(version string, n int) string {
+	command := "doc a/v1:Foo"
+	for i := range n {
+		command += fmt.Sprintf(" g%05d/%s:Foo", i, version)
+	}
+	return command
 }
 
 // Only so many versions of a group are kept that the document does not have.

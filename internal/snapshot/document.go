@@ -3,8 +3,8 @@
 package snapshot
 
 import (
-	"maps"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -17,11 +17,17 @@ type index struct {
 
 // order is where each group stands.
 type order struct {
-	position map[string]int
-	names    []string // sorted
+	places map[string]place
+	sorted []int32 // the positions of the groups, sorted by name
 }
 
-// indexed indexes groups. What has not changed since one of others, they share.
+// place is where one group stands.
+type place struct {
+	position int32 // in server order
+	rank     int32 // in order.sorted
+}
+
+// newIndex indexes groups. What has not changed since one of others, they share.
 func newIndex(groups []*Group, others ...index) index {
 	next := index{groups: groups, cache: new(lookupCache)}
 	for _, other := range others {
@@ -32,23 +38,31 @@ func newIndex(groups []*Group, others ...index) index {
 			next.order = other.order
 		}
 	}
-	if next.order != nil {
-		return next
+	if next.order == nil {
+		next.order = newOrder(groups)
 	}
-	next.order = &order{position: make(map[string]int, len(groups))}
-	for i, g := range groups {
-		next.order.position[g.name] = i
-	}
-	next.order.names = slices.Sorted(maps.Keys(next.order.position))
 	return next
+}
+
+func newOrder(groups []*Group) *order {
+	o := &order{places: make(map[string]place, len(groups)), sorted: make([]int32, len(groups))}
+	for i := range groups {
+		o.sorted[i] = int32(i)
+	}
+	slices.SortFunc(o.sorted, func(a, b int32) int { return strings.Compare(groups[a].name, groups[b].name) })
+	for rank, position := range o.sorted {
+		o.places[groups[position].name] = place{position, int32(rank)}
+	}
+	return o
 }
 
 // position returns where the group of that name stands.
 func (x *index) position(group string) (i int, ok bool) {
-	if x.order != nil {
-		i, ok = x.order.position[group]
+	if x.order == nil {
+		return 0, false
 	}
-	return i, ok
+	p, ok := x.order.places[group]
+	return int(p.position), ok
 }
 
 // Group returns the group of that name, or nil.
@@ -59,25 +73,30 @@ func (x *index) Group(name string) *Group {
 	return nil
 }
 
-// groupsNamed returns, in server order, the group of that name, or the groups whose names
-// begin with it. The caller must not change the slice.
-func (x *index) groupsNamed(name string, exactly bool) []*Group {
-	if i, ok := x.position(name); exactly && ok {
-		return x.groups[i:][:1]
+// groupNamed returns the group of that name, if there is one. The caller must not change the slice.
+func (x *index) groupNamed(name string) []*Group {
+	if i, ok := x.position(name); ok {
+		return x.groups[i : i+1 : i+1]
 	}
-	if exactly || x.order == nil {
+	return nil
+}
+
+// groupsWithPrefix returns, in server order, the groups whose names begin with prefix. The caller must not change the
+// slice.
+func (x *index) groupsWithPrefix(prefix string) []*Group {
+	if x.order == nil {
 		return nil
 	}
-	from, _ := slices.BinarySearch(x.order.names, name)
-	positions := make([]int, 0, 8) // on the stack, if they suffice
-	for _, longer := range x.order.names[from:] {
-		if !strings.HasPrefix(longer, name) {
+	positions := make([]int32, 0, 8) // on the stack, if they suffice
+	for _, i := range x.order.sorted[x.firstWithPrefix(prefix):] {
+		if !strings.HasPrefix(x.groups[i].name, prefix) {
 			break
 		}
-		positions = append(positions, x.order.position[longer])
+		positions = append(positions, i)
 	}
 	if len(positions) == 1 { // as for nearly every query
-		return x.groups[positions[0]:][:1]
+		i := positions[0]
+		return x.groups[i : i+1 : i+1]
 	}
 	slices.Sort(positions)
 	found := make([]*Group, len(positions))
@@ -85,6 +104,18 @@ func (x *index) groupsNamed(name string, exactly bool) []*Group {
 		found[i] = x.groups[position]
 	}
 	return found
+}
+
+// firstWithPrefix returns where in order.sorted the groups begin whose names begin with prefix, if there are any.
+// Mostly one has exactly that name, and is the first. A function that is given to slices.BinarySearchFunc would move
+// the caller's query to the heap.
+func (x *index) firstWithPrefix(prefix string) int {
+	if p, ok := x.order.places[prefix]; ok {
+		return int(p.rank)
+	}
+	return sort.Search(len(x.order.sorted), func(rank int) bool {
+		return x.groups[x.order.sorted[rank]].name >= prefix
+	})
 }
 
 // Document is what a read of /api and /apis has found. Snapshots of servers that serve the same

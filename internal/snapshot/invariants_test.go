@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// broken returns an error if one of the invariants does not hold.
-func broken(invariants map[string]bool) error {
+// violated returns an error if one of the invariants does not hold.
+func violated(invariants map[string]bool) error {
 	for says, holds := range invariants {
 		if !holds {
 			return errors.New("not true: " + says)
@@ -34,14 +34,16 @@ func broken(invariants map[string]bool) error {
 // checkInvariants returns what is wrong with s: where what follows from the groups is not
 // what follows from them, or what is known of a version contradicts itself.
 func checkInvariants(s *Snapshot) error {
-	order, undocumented := newIndex(s.groups).order, 0
-	if len(order.position) != len(s.groups) {
+	order := newIndex(s.groups).order
+	if len(order.places) != len(s.groups) {
 		return errors.New("two groups have one name")
 	}
-	var open []int
+
+	var outdated []int
+	undocumented := 0
 	for i, g := range s.groups {
 		if !s.groupCurrent(g) {
-			open = append(open, i)
+			outdated = append(outdated, i)
 		}
 		if err := s.checkGroup(g); err != nil {
 			return fmt.Errorf("group %q: %w", g.name, err)
@@ -50,12 +52,15 @@ func checkInvariants(s *Snapshot) error {
 			undocumented++
 		}
 	}
+
 	if len(s.groups) > 0 && s.cache == nil {
 		return errors.New("the groups have no index")
 	}
-	return broken(map[string]bool{
-		"the index is that of the groups":                        len(s.groups) == 0 || maps.Equal(s.order.position, order.position) && slices.Equal(s.order.names, order.names),
-		"the open groups are those that are not settled":         s.docSeq <= s.resetSeq || slices.Equal(s.outdated(), open),
+	sameOrder := len(s.groups) == 0 ||
+		maps.Equal(s.order.places, order.places) && slices.Equal(s.order.sorted, order.sorted)
+	return violated(map[string]bool{
+		"the index is that of the groups":                        sameOrder,
+		"the outdated groups are those that are not current":     s.docSeq <= s.resetSeq || slices.Equal(s.outdated(), outdated),
 		"no more groups than may be have more than the document": undocumented <= maxUndocumentedGroups,
 		"news is no later than the document":                     s.newsSeq <= s.docSeq,
 		"a document has its sequence number":                     (s.doc == nil) == (s.docSeq == 0),
@@ -68,7 +73,7 @@ func (s *Snapshot) checkGroup(g *Group) error {
 	again := *g
 	again.versions = slices.Clone(g.versions)
 	again.rank()
-	if err := broken(map[string]bool{
+	if err := violated(map[string]bool{
 		"its ranks follow from its versions":          slices.Equal(g.ranked, again.ranked),
 		"without an overlay it is the document's own": g.overlay != nil || g == documented,
 		"something is known of it":                    len(g.versions) > 0 || documented != nil,
@@ -79,7 +84,7 @@ func (s *Snapshot) checkGroup(g *Group) error {
 	}
 	for i, v := range g.versions {
 		reads := s.readsOf(g, i)
-		if err := broken(map[string]bool{
+		if err := violated(map[string]bool{
 			"each version has a name of its own":                                   g.indexOf(v.Name) == i,
 			"what was removed has no table, no error, and was tried":               !reads.removed || v.onlyListed() && reads.tried > 0,
 			"it shares the table of the version before it if that serves the same": v.Table == again.versions[i].Table,
@@ -97,38 +102,38 @@ func (s *Snapshot) checkGroup(g *Group) error {
 
 // sequence is a server that changes, and a mapper that reads it in any order: reads end
 // after others that began later, and fail.
-type sequence struct {
+type randomHistory struct {
 	*history
-	dice   *rand.Rand
-	served []string // words
-	begun  []func()
-	log    []string
+	dice         *rand.Rand
+	servedWords  []string // words
+	pendingReads []func()
+	events       []string
 }
 
 // serve makes up what the server serves.
-func (q *sequence) serve() {
-	q.served = nil
+func (q *randomHistory) serve() {
+	q.servedWords = nil
 	for _, group := range []string{"", "a", "a.b", "b"} {
 		versions := []string{"v1", "v2", "v3"}
 		q.dice.Shuffle(len(versions), func(i, j int) { versions[i], versions[j] = versions[j], versions[i] })
 		for _, version := range versions[:q.dice.IntN(4)] {
-			q.served = append(q.served, group+"/"+version+":"+pick(q.dice, []string{"Foo", "Bar", "Foo,Bar", "Foo=get", ""}))
+			q.servedWords = append(q.servedWords, group+"/"+version+":"+pick(q.dice, []string{"Foo", "Bar", "Foo,Bar", "Foo=get", ""}))
 		}
 	}
 }
 
 // step is one event.
-func (q *sequence) step() string {
+func (q *randomHistory) step() string {
 	group, version := pick(q.dice, []string{"", "a", "a.b", "b", "z"}), pick(q.dice, []string{"v1", "v2", "v3", "v4"})
 	switch q.dice.IntN(9) {
 	case 0:
 		q.serve()
-		return fmt.Sprint("served ", q.served)
+		return fmt.Sprint("served ", q.servedWords)
 	case 1:
 		q.Snapshot = q.Reset(q.seq())
 		return "reset"
 	case 2, 3:
-		served := slices.Clone(q.served)
+		served := slices.Clone(q.servedWords)
 		if len(served) > 0 && oneIn(q.dice, 3) {
 			i := q.dice.IntN(len(served))
 			served[i], _, _ = strings.Cut(served[i], ":")
@@ -139,7 +144,7 @@ func (q *sequence) step() string {
 		return fmt.Sprintf("document at %d %q", now, served)
 	case 4:
 		var versions []string
-		for _, word := range q.served {
+		for _, word := range q.servedWords {
 			if g, v := parseVersion(word); g == group {
 				versions = append(versions, v.Name)
 			}
@@ -149,7 +154,7 @@ func (q *sequence) step() string {
 		return fmt.Sprintf("list of %q at %d: %q", group, now, versions)
 	default:
 		word := group + "/" + version
-		for _, served := range q.served {
+		for _, served := range q.servedWords {
 			if strings.HasPrefix(served, word+":") {
 				word = served
 			}
@@ -164,12 +169,12 @@ func (q *sequence) step() string {
 }
 
 // begin begins a read, which ends now or later.
-func (q *sequence) begin(end func()) {
-	q.begun = append(q.begun, end)
-	for len(q.begun) > 0 && !oneIn(q.dice, 4) {
-		i := q.dice.IntN(len(q.begun))
-		q.begun[i]()
-		q.begun = slices.Delete(q.begun, i, i+1)
+func (q *randomHistory) begin(end func()) {
+	q.pendingReads = append(q.pendingReads, end)
+	for len(q.pendingReads) > 0 && !oneIn(q.dice, 4) {
+		i := q.dice.IntN(len(q.pendingReads))
+		q.pendingReads[i]()
+		q.pendingReads = slices.Delete(q.pendingReads, i, i+1)
 	}
 }
 
@@ -179,17 +184,17 @@ func TestRandomSequencesKeepInvariants(t *testing.T) {
 	for _, seed := range []uint64{1, 2, 3, 4, uint64(time.Now().UnixNano())} {
 		dice := rand.New(rand.NewPCG(seed, 1))
 		for range 100 {
-			q := &sequence{history: newHistory(oneIn(dice, 3), ""), dice: dice}
+			q := &randomHistory{history: newHistory(oneIn(dice, 3), ""), dice: dice}
 			q.serve()
 			for range 40 {
 				before, text := q.Snapshot, q.text()
-				q.log = append(q.log, q.step())
+				q.events = append(q.events, q.step())
 				err := cmp.Or(checkInvariants(q.Snapshot), q.checkAnswers(before), checkDiff(before, q.Snapshot))
 				if before.text() != text {
 					err = fmt.Errorf("an event has changed the snapshot before it, from %s to %s", text, before.text())
 				}
 				if err != nil {
-					t.Fatalf("seed %d: %v\nknown %s\nafter\n%s", seed, err, q.text(), strings.Join(q.log, "\n"))
+					t.Fatalf("seed %d: %v\nknown %s\nafter\n%s", seed, err, q.text(), strings.Join(q.events, "\n"))
 				}
 			}
 		}
@@ -198,7 +203,7 @@ func TestRandomSequencesKeepInvariants(t *testing.T) {
 
 // checkAnswers compares random answers with client-go's, and with those before. No answer moves without the generation,
 // also by order alone: but that of a version that was listed, and is read for the first time.
-func (q *sequence) checkAnswers(before *Snapshot) error {
+func (q *randomHistory) checkAnswers(before *Snapshot) error {
 	doc := q.asDocument()
 	library := restmapper.NewDiscoveryRESTMapper(doc)
 	still := before.Generation() == q.Generation() && doc.complete() && before.asDocument().complete()

@@ -151,13 +151,12 @@ func (s *Snapshot) noMatch(query schema.GroupVersionResource) error {
 func (s *Snapshot) ResourceSingularizer(resource string) (singular string, current bool, err error) {
 	name := schema.GroupVersionResource{Resource: resource}
 	q := &Query{Name: strings.ToLower(resource), ByResource: true, All: true}
-	var missing missingReads
-	found := s.find(make([]match, 0, 4), q, &missing)
+	found := s.matches(make([]match, 0, 4), q)
 	for _, m := range found {
 		if m.row.Singular != "" {
 			// Only the groups before the first match count.
 			q.All = false
-			missing = missingReads{}
+			var missing missingReads
 			s.addMissing(q, found, &missing)
 			return m.row.Singular, !missing.any, nil
 		}

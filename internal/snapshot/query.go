@@ -165,7 +165,12 @@ func (q *Query) versionsOf(g *Group) (names []string) {
 
 // CandidateGroups returns the known groups that may have an answer to q, in server order. The caller
 // must not change the slice.
-func (s *Snapshot) CandidateGroups(q *Query) []*Group { return s.groupsNamed(q.Group, q.ExactGroup()) }
+func (s *Snapshot) CandidateGroups(q *Query) []*Group {
+	if q.ExactGroup() {
+		return s.groupNamed(q.Group)
+	}
+	return s.groupsWithPrefix(q.Group)
+}
 
 // PathsSuffice reports whether the paths of the group that a lookup names can answer it without
 // the document: R1.

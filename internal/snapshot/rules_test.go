@@ -43,14 +43,16 @@ func playStory(t *testing.T, story string) {
 		if command == "" || command[0] == '#' {
 			continue
 		}
+
 		got, err := h.do(strings.Fields(command))
-		switch invalid := checkInvariants(h.Snapshot); {
-		case err != nil:
+		if err != nil {
 			t.Fatalf("%q: %v", line, err)
-		case checked && got != want:
+		}
+		if checked && got != want {
 			t.Errorf("%s\nprints %s\nwant   %s\nwhile this is known: %s", command, got, want, h.text())
-		case invalid != nil:
-			t.Errorf("after %s what is known contradicts itself: %v\nknown is %s", command, invalid, h.text())
+		}
+		if err := checkInvariants(h.Snapshot); err != nil {
+			t.Errorf("after %s what is known contradicts itself: %v\nknown is %s", command, err, h.text())
 		}
 	}
 }
@@ -58,22 +60,24 @@ func playStory(t *testing.T, story string) {
 // history is what a mapper knows after one event after the other.
 type history struct {
 	*Snapshot
-	legacy bool
-	now    Seq               // of the last event
-	seen   map[string]*Group // in documents, by their words: groups of the same bytes are the same
+	legacy         bool
+	now            Seq               // of the last event
+	groupOf        map[string]*Group // in documents, by their words: groups of the same bytes are the same
+	beforeDocument *Snapshot         // what was known before the last document
 
-	began  Seq // when a read began that ends later
-	from   *Snapshot
-	before *Snapshot // the last document
+	// A read that has begun and ends later.
+	readBegan Seq
+	readFrom  *Snapshot
 
-	asked    Query // what a lookup looks for
+	// A lookup, how far it has come, and whether the present read is its own.
+	query    Query
 	progress Progress
-	its      bool // the read is the lookup's
+	ownRead  bool
 }
 
 // newHistory begins with a read of the document, unless text is empty.
 func newHistory(legacy bool, text string) *history {
-	h := &history{Snapshot: new(Snapshot), legacy: legacy, seen: map[string]*Group{}}
+	h := &history{Snapshot: new(Snapshot), legacy: legacy, groupOf: map[string]*Group{}}
 	if text != "" {
 		h.document(text, h.seq())
 	}
@@ -97,7 +101,8 @@ func (h *history) play(t *testing.T, commands ...string) {
 
 // do does what a command says, and returns what it prints.
 func (h *history) do(words []string) (string, error) {
-	if h.its = words[0] == "its"; h.its {
+	h.ownRead = words[0] == "own"
+	if h.ownRead {
 		words = words[1:]
 	}
 	command, at, _ := strings.Cut(words[0], "@")
@@ -108,11 +113,12 @@ func (h *history) do(words []string) (string, error) {
 		}
 		return h.seq()
 	}
+
 	switch command {
 	case "new":
 		*h = *newHistory(true, "")
 	case "doc":
-		h.before = h.Snapshot
+		h.beforeDocument = h.Snapshot
 		h.document(strings.Join(args, " "), seq())
 	case "live":
 		for _, word := range args {
@@ -123,75 +129,92 @@ func (h *history) do(words []string) (string, error) {
 	case "prefer":
 		h.Snapshot = h.WithGroup(args[1], args[2:], args[0], h.seq(), h.Snapshot)
 	case "ask":
-		h.asked = KindQuery(schema.GroupKind{Group: args[0], Kind: args[1]}, args[2:])
+		h.query = KindQuery(schema.GroupKind{Group: args[0], Kind: args[1]}, args[2:])
 		if args[0] == "any" {
-			h.asked = ResourceQuery(schema.GroupVersionResource{Resource: args[1], Version: strings.Join(args[2:], "")})
+			h.query = ResourceQuery(schema.GroupVersionResource{Resource: args[1], Version: strings.Join(args[2:], "")})
 		}
 		h.progress = Progress{Began: h.now, Done: map[Read]Outcome{}}
 	case "begin":
-		h.began, h.from = h.seq(), h.Snapshot
+		h.readBegan, h.readFrom = h.seq(), h.Snapshot
 	case "end":
 		if args[0] == "list" {
-			h.list(args[1], args[2:], h.began, h.from)
+			h.list(args[1], args[2:], h.readBegan, h.readFrom)
 			break
 		}
 		for _, word := range args {
-			h.version(word, h.began, h.from)
+			h.version(word, h.readBegan, h.readFrom)
 		}
 	case "reset":
 		h.Snapshot = h.Reset(h.seq())
 	default:
-		return h.tell(command, args)
+		return h.print(command, args)
 	}
 	return h.text(), nil
 }
 
-// tell answers a question.
-func (h *history) tell(command string, args []string) (string, error) {
-	var all []string
-	isCurrent := map[bool]string{false: ", not current"}
+// print returns what a command prints that changes nothing.
+func (h *history) print(command string, args []string) (string, error) {
+	notCurrent := func(current bool) string {
+		if current {
+			return ""
+		}
+		return ", not current"
+	}
+
 	switch command {
 	case "find":
 		m, current, err := h.RESTMapping(schema.GroupKind{Group: args[0], Kind: args[1]}, args[2:])
 		if err != nil {
 			return "nothing", nil
 		}
-		return m.GroupVersionKind.Version + isCurrent[current], nil
+		return m.GroupVersionKind.Version + notCurrent(current), nil
+
 	case "all":
+		var versions []string
 		found, current, _ := h.RESTMappings(schema.GroupKind{Group: args[0], Kind: args[1]}, nil)
 		for _, m := range found {
-			all = append(all, m.GroupVersionKind.Version)
+			versions = append(versions, m.GroupVersionKind.Version)
 		}
-		return strings.Join(all, " ") + isCurrent[current], nil
+		return strings.Join(versions, " ") + notCurrent(current), nil
+
 	case "many":
+		var versions []string
 		kinds, _, _ := h.KindsFor(schema.GroupVersionResource{Resource: args[0]})
 		for _, gvk := range kinds {
-			all = append(all, gvk.GroupVersion().String())
+			versions = append(versions, gvk.GroupVersion().String())
 		}
-		return strings.Join(all, " "), nil
+		return strings.Join(versions, " "), nil
+
 	case "any":
 		kind, current, err := h.KindFor(schema.GroupVersionResource{Resource: args[0], Version: strings.Join(args[1:], "")})
 		if err != nil {
 			return "nothing", nil
 		}
-		return fmt.Sprintf("%v %s%s", kind.GroupVersion(), kind.Kind, isCurrent[current]), nil
-	case "left":
-		found := h.find(nil, &h.asked, &missingReads{})
+		return fmt.Sprintf("%v %s%s", kind.GroupVersion(), kind.Kind, notCurrent(current)), nil
+
+	case "missing":
+		found := h.find(nil, &h.query, &missingReads{})
 		h.progress.HasAnswer = len(found) > 0
-		return cmp.Or(textOf(slices.Concat(h.MissingReads(h.asked, h.progress)...)), "nothing"), nil
+		return cmp.Or(textOf(slices.Concat(h.MissingReads(h.query, h.progress)...)), "nothing"), nil
+
 	case "due":
-		differing, dropped := h.RefreshReads(len(args) > 0, nil)
+		all := len(args) > 0
+		differing, dropped := h.RefreshReads(all, nil)
 		return strings.TrimSpace(textOf(slices.Concat(differing...)) + " | " + textOf(dropped)), nil
-	case "overlaid":
+
+	case "overlays":
 		return fmt.Sprint(h.hasOverlays()), nil
-	case "moved":
-		return fmt.Sprint(h.Generation() != h.before.Generation()), nil
+
+	case "grown":
+		return fmt.Sprint(h.Generation() > h.beforeDocument.Generation()), nil
+
 	case "changes":
-		for _, c := range Diff(h.before, h.Snapshot) {
+		var changes []string
+		for _, c := range Diff(h.beforeDocument, h.Snapshot) {
 			kind := c.Mapping.GroupVersionKind
-			all = append(all, fmt.Sprintf("%s %v:%s %s", c.Type, kind.GroupVersion(), kind.Kind, c.Mapping.Resource.Resource))
+			changes = append(changes, fmt.Sprintf("%s %v:%s %s", c.Type, kind.GroupVersion(), kind.Kind, c.Mapping.Resource.Resource))
 		}
-		return cmp.Or(strings.Join(all, ", "), "none"), checkDiff(h.before, h.Snapshot)
+		return cmp.Or(strings.Join(changes, ", "), "none"), checkDiff(h.beforeDocument, h.Snapshot)
 	}
 	return "", errors.New("no such command")
 }
@@ -199,7 +222,7 @@ func (h *history) tell(command string, args []string) (string, error) {
 // document reads the document. Each read of a legacy server's makes new groups, which only list.
 func (h *history) document(text string, now Seq) {
 	h.Snapshot = h.WithDocument(h.parse(text), now)
-	h.note(Read{}, Outcome{Seq: now})
+	h.record(Read{}, Outcome{Seq: now})
 }
 
 // version reads a version live. The read began at now, when from was known.
@@ -207,18 +230,18 @@ func (h *history) version(word string, now Seq, from *Snapshot) {
 	group, v := parseVersion(word)
 	found := VersionResult{Table: v.Table, Err: v.Err}
 	h.Snapshot = h.WithVersion(group, v.Name, found, now, from)
-	h.note(ReadVersion(group, v.Name), Outcome{Seq: now, Removed: found.NotFound()})
+	h.record(ReadVersion(group, v.Name), Outcome{Seq: now, Removed: found.NotFound()})
 }
 
-// list reads the list of a group, as version does.
+// list reads group discovery, as version reads a version.
 func (h *history) list(group string, versions []string, now Seq, from *Snapshot) {
 	h.Snapshot = h.WithGroup(group, versions, strings.Join(versions[:min(1, len(versions))], ""), now, from)
-	h.note(ReadGroup(group), Outcome{Seq: now, Versions: versions})
+	h.record(ReadGroup(group), Outcome{Seq: now, Versions: versions})
 }
 
-// note tells a lookup how a read of its own has ended.
-func (h *history) note(r Read, o Outcome) {
-	if h.its {
+// record notes how a read has ended, if it is the lookup's own.
+func (h *history) record(r Read, o Outcome) {
+	if h.ownRead {
 		h.progress.Done[r] = o
 	}
 }
@@ -239,15 +262,15 @@ func (h *history) parse(text string) *Document {
 	var groups []*Group
 	for _, name := range order {
 		key := strings.Join(of[name], " ")
-		if h.legacy || h.seen[key] == nil {
+		if h.legacy || h.groupOf[key] == nil {
 			var versions []Version
 			for _, word := range of[name] {
 				_, v := parseVersion(word)
 				versions = append(versions, v)
 			}
-			h.seen[key] = NewGroup(name, versions[0].Name, versions)
+			h.groupOf[key] = NewGroup(name, versions[0].Name, versions)
 		}
-		groups = append(groups, h.seen[key])
+		groups = append(groups, h.groupOf[key])
 	}
 	return h.doc.Successor(groups, !h.legacy)
 }
