@@ -51,7 +51,7 @@ func TestDeliveredObjectsAreAMap(t *testing.T) {
 	}
 }
 
-// Who iterates over all objects may remove them meanwhile, and meets each of them once.
+// A caller that iterates over all objects may remove them meanwhile, and gets each of them once.
 func TestDeliveredObjectsMayBeRemovedMeanwhile(t *testing.T) {
 	delivered := newDeliveredObjects()
 	for n := range 1000 {

@@ -32,7 +32,7 @@ import (
 // shows them the way. A cache of several namespaces sees nothing of any other.
 func TestCachesFollow(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, ofCluster)
+		s := newChangingServer(t, ofCluster)
 		c := s.client(t, nil)
 		all, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper()})
 		some, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper(), DefaultNamespaces: map[string]cache.Config{"ns": {}, "more": {}}})
@@ -66,7 +66,7 @@ func TestCachesFollow(t *testing.T) {
 
 // A cache that is given no mapper makes one.
 func TestCacheWithoutAMapper(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
+	s := newChangingServer(t, inNamespaces)
 	c, err := newCache(s.Config(), cache.Options{})
 	must(t, err)
 	start(t, c)
@@ -80,7 +80,7 @@ func TestCacheWithoutAMapper(t *testing.T) {
 
 // In a cache of several namespaces a mapper of the program's own decides, and nothing else.
 func TestCacheWithAnotherMapper(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
+	s := newChangingServer(t, inNamespaces)
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(s.Config())))
 	c, _ := s.caching(t, cache.Options{Mapper: mapper, DefaultNamespaces: map[string]cache.Config{"ns": {}}})
 	must(t, c.List(t.Context(), &corev1.ConfigMapList{}))
@@ -89,9 +89,10 @@ func TestCacheWithAnotherMapper(t *testing.T) {
 	must(t, c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{}))
 }
 
-// Nobody waits for an informer of a kind that goes: it begins empty, whoever else found out that the kind is gone and
-// whatever else of its group fails, and has the objects when the kind is back. That costs few reads, also of many namespaces.
-func TestInformersOfAKindThatGoes(t *testing.T) {
+// No caller waits for an informer of a kind that was removed: it begins empty, whichever caller found out that the
+// kind was removed, and whatever else of its group fails, and has the objects when the kind is back. That costs few
+// reads, also of many namespaces.
+func TestInformersOfARemovedKind(t *testing.T) {
 	many := cache.Options{DefaultNamespaces: map[string]cache.Config{"ns": {}}}
 	for n := range 20 {
 		many.DefaultNamespaces[fmt.Sprint("ns-", n)] = cache.Config{}
@@ -104,7 +105,7 @@ func TestInformersOfAKindThatGoes(t *testing.T) {
 		"before Start, many namespaces": {many, true, true, false}, "before Start, never used": {cache.Options{}, false, true, false},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			s := newMovingServer(t, inNamespaces)
+			s := newChangingServer(t, inNamespaces)
 			if test.noticed {
 				s.PutVersion("", fakeapi.Version{Name: "v2", Stale: true})
 			}
@@ -148,12 +149,12 @@ func TestInformersOfAKindThatGoes(t *testing.T) {
 	}
 }
 
-// An informer of a kind that was gone, and is back, begins empty neither where the server cannot
+// An informer of a kind that was removed, and re-created, does not begin empty, neither where the server cannot
 // list it, nor where the mapper has not noticed where it is.
-func TestInformerOfAKindThatIsBack(t *testing.T) {
+func TestInformerOfARecreatedKind(t *testing.T) {
 	for _, plural := range []string{"configmaps", "gizmos"} {
 		bubble(t, plural, func(t *testing.T) {
-			s := newMovingServer(t, inNamespaces)
+			s := newChangingServer(t, inNamespaces)
 			mapper := s.mapper(t, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
 			c := s.client(t, mapper)
 			must(t, c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{}))
@@ -181,13 +182,13 @@ func TestInformerOfAKindThatIsBack(t *testing.T) {
 	}
 }
 
-// Reads go on while a kind moves, and while the new list takes its time: none fails, and each finds the whole old set or the
-// whole new one, also of one namespace, whether informers are made by reads or not.
-func TestReadsDuringMoves(t *testing.T) {
+// Reads go on while a kind switches, and while the new list takes its time: none fails, and each finds the whole old
+// set or the whole new one, also of one namespace, whether informers are made by reads or not.
+func TestReadsDuringSwitches(t *testing.T) {
 	for _, explicit := range []bool{false, true} {
 		for name, opts := range map[string]cache.Options{"all": {}, "several": several()} {
 			bubble(t, fmt.Sprintf("%s, informers are made by reads: %t", name, !explicit), func(t *testing.T) {
-				s := newMovingServer(t, inNamespaces)
+				s := newChangingServer(t, inNamespaces)
 				s.change(func() { s.names = []string{"n", "m"} })
 				opts.ReaderFailOnMissingInformer = explicit
 				c, m := s.caching(t, opts)
@@ -220,7 +221,7 @@ func TestReadsDuringMoves(t *testing.T) {
 					}
 				}()
 				for _, scope := range []string{ofCluster, inNamespaces, ofCluster} {
-					s.move(t, m, scope)
+					s.changeScope(t, m, scope)
 					eventually(t, "the cache follows", func() bool { return has(c, "") == (scope == ofCluster) })
 				}
 				cancel()
@@ -233,39 +234,40 @@ func TestReadsDuringMoves(t *testing.T) {
 	}
 }
 
-// A kind that is gone and back at its path is listed as soon as the mapper knows it, however long a reflector pauses.
+// A kind that was removed and re-created at its path is listed as soon as the mapper knows it, however long a
+// reflector pauses.
 func TestKindThatIsRecreated(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s, h := newMovingServer(t, inNamespaces), &tally{}
+		s, h := newChangingServer(t, inNamespaces), &tally{}
 		c, m := s.caching(t, cache.Options{})
 		handle(t, c, "typed", h)
 		for n := range 6 {
-			s.move(t, m, "")
+			s.changeScope(t, m, "")
 			s.change(func() { s.names, s.uid = []string{fmt.Sprint("n", n)}, fmt.Sprint(n+2) })
 			time.Sleep(time.Minute)
-			s.move(t, m, inNamespaces)
+			s.changeScope(t, m, inNamespaces)
 			time.Sleep(2 * time.Second)
 			if want := fmt.Sprintf("ns/n%d other/n%[1]d", n); h.keys() != want {
 				t.Errorf("2 seconds after recreation %d the handler has %q, want %q", n, h.keys(), want)
 			}
 		}
-		s.move(t, m, "")
+		s.changeScope(t, m, "")
 		time.Sleep(time.Minute) // the reflector is refused, too: a watch that nobody refuses would go on without a list
 		s.change(func() { s.scope = inNamespaces })
 		time.Sleep(2 * time.Minute) // the reflector finds it before the mapper does
-		_ = h.told()
+		_ = h.takeLog()
 		must(t, m.Refresh(t.Context(), ""))
 		time.Sleep(5 * time.Second)
-		if log := h.told(); len(log) > 0 {
+		if log := h.takeLog(); len(log) > 0 {
 			t.Errorf("what the reflector had listed was told again: %q", log)
 		}
 	})
 }
 
-// A path that has refused while the kind is served is listed anew at once, however long a reflector pauses.
+// A path that has refused while the kind is served is listed again at once, however long a reflector pauses.
 func TestPathThatRefusesForAMoment(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s, h := newMovingServer(t, inNamespaces), &tally{}
+		s, h := newChangingServer(t, inNamespaces), &tally{}
 		c, _ := s.caching(t, cache.Options{})
 		handle(t, c, "typed", h)
 		for _, is := range []struct {
@@ -285,10 +287,11 @@ func TestPathThatRefusesForAMoment(t *testing.T) {
 	})
 }
 
-// A first list that is empty, because for a moment the kind was known to be gone, never takes the place of a full one.
+// A first list that is empty, because for a moment the kind was known to be removed, never takes the place of a full
+// one.
 func TestEmptyListTakesNoPlace(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s, h := newMovingServer(t, inNamespaces), &tally{}
+		s, h := newChangingServer(t, inNamespaces), &tally{}
 		c, m := s.caching(t, cache.Options{HTTPClient: &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
 			if strings.HasSuffix(req.URL.Path, "/gizmos") && req.URL.Query().Get("watch") == "" {
 				time.Sleep(2 * time.Second)
@@ -298,33 +301,33 @@ func TestEmptyListTakesNoPlace(t *testing.T) {
 		handle(t, c, "typed", h)
 		h.expect(t, "first", keysOf[inNamespaces])
 		time.Sleep(time.Hour)
-		_, s.plural = h.told(), "gizmos"
-		s.move(t, m, inNamespaces)
+		_, s.plural = h.takeLog(), "gizmos"
+		s.changeScope(t, m, inNamespaces)
 		time.Sleep(1900 * time.Millisecond)
 		s.change(func() { s.scope = "" })
 		time.Sleep(150 * time.Millisecond)
-		s.move(t, m, inNamespaces)
+		s.changeScope(t, m, inNamespaces)
 		time.Sleep(10 * time.Second)
-		if log := h.told(); strings.Contains(strings.Join(log, ""), "delete") {
+		if log := h.takeLog(); strings.Contains(strings.Join(log, ""), "delete") {
 			t.Errorf("the handler was told %q, want no deletes: the objects were there all along but for 150 ms", log)
 		}
 	})
 }
 
-// A kind that flaps between replicas costs a new generation a second at most, each with one list, and one more of the
+// A kind that flaps between replicas costs a new instance a second at most, each with one list, and one more of the
 // reflector of the present one, which lists again after each watch that the server has refused, as upstream's does.
 func TestKindThatFlaps(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c, m := s.caching(t, cache.Options{})
 		eventually(t, "the object", func() bool { return has(c, "ns") })
 		_, _ = s.take()
 		began := time.Now()
 		for i := range 1200 {
-			s.move(t, m, []string{ofCluster, inNamespaces}[i%2])
+			s.changeScope(t, m, []string{ofCluster, inNamespaces}[i%2])
 			time.Sleep(50 * time.Millisecond)
 		}
-		s.move(t, m, ofCluster)
+		s.changeScope(t, m, ofCluster)
 		eventually(t, "the cluster-wide object", func() bool { return has(c, "") })
 		lists := slices.DeleteFunc(s.TakeRequests(), func(r fakeapi.Request) bool { return r.Verb != "list" })
 		took := time.Since(began) + time.Second
@@ -334,11 +337,11 @@ func TestKindThatFlaps(t *testing.T) {
 	})
 }
 
-// A mapper that nobody else uses is not asked by those who follow it: neither when nothing has changed, nor
+// Clients and caches do not make the mapper send requests: neither when nothing has changed, nor
 // after a reset.
-func TestFollowersAskNothing(t *testing.T) {
+func TestCachesSendNoDiscoveryRequests(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c, m := s.caching(t, cache.Options{})
 		eventually(t, "the object", func() bool { return has(c, "ns") })
 		_, _ = s.take()
@@ -353,7 +356,7 @@ func TestFollowersAskNothing(t *testing.T) {
 // Everything at once, while events come, and then nothing is left: a bubble ends when all of it has.
 func TestAllAtOnce(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c, m := s.unstarted(t, cache.Options{})
 		end := start(t, c)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -368,15 +371,15 @@ func TestAllAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 6 {
 			all.Go(func() {
-				again(func(int) { anything(ctx, c, caller{sorts[rand.N(3)], configMap}.object("", ""), &field) })
+				again(func(int) { anything(ctx, c, caller{representations[rand.N(3)], configMap}.object("", ""), &field) })
 			})
 		}
 		all.Go(func() {
 			again(func(int) { must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Name: "n", UID: "1"})) })
 		})
-		again(func(i int) { s.move(t, m, []string{ofCluster, inNamespaces, ""}[i/3%3]) })
+		again(func(i int) { s.changeScope(t, m, []string{ofCluster, inNamespaces, ""}[i/3%3]) })
 		all.Wait()
-		s.move(t, m, ofCluster)
+		s.changeScope(t, m, ofCluster)
 		eventually(t, "the object", func() bool { return has(c, "") })
 		end()
 	})
@@ -404,19 +407,19 @@ func anything(ctx context.Context, c cache.Cache, obj client.Object, field *atom
 	}
 }
 
-// What ends during a move ends, and what is removed then stays removed.
-func TestEndDuringAMove(t *testing.T) {
+// What ends during a switch ends, and what is removed then stays removed.
+func TestEndDuringASwitch(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c, m := s.unstarted(t, cache.Options{ReaderFailOnMissingInformer: true})
 		end := start(t, c)
 		c.WaitForCacheSync(t.Context())
 		informer, _ := handle(t, c, "typed", &tally{})
 		handle(t, c, "metadata", &tally{})
 		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
-		_ = said.take()
+		_ = logged.take()
 		heal := s.SetFault(fakeapi.Lists(""), fakeapi.Status(503, 0)) // the next generation does not sync
-		s.move(t, m, ofCluster)
+		s.changeScope(t, m, ofCluster)
 		time.Sleep(300 * time.Millisecond)
 		must(t, c.RemoveInformer(t.Context(), caller{"metadata", configMap}.object("", "")))
 		heal()
@@ -425,14 +428,14 @@ func TestEndDuringAMove(t *testing.T) {
 		if !errors.As(err, new(*cache.ErrResourceNotCached)) {
 			t.Errorf("the informer was removed, and a read got: %v", err)
 		}
-		if lines := said.take("cannot follow"); len(lines) != 1 || !strings.Contains(lines[0], "unable to handle") {
-			t.Errorf("said %q, want one line, with the 503 of the list", lines)
+		if lines := logged.take("cannot follow"); len(lines) != 1 || !strings.Contains(lines[0], "unable to handle") {
+			t.Errorf("logged %q, want one line, with the 503 of the list", lines)
 		}
-		s.move(t, m, inNamespaces)
+		s.changeScope(t, m, inNamespaces)
 		eventually(t, "the cache follows back", func() bool { return !has(c, "") })
 		must(t, c.List(t.Context(), &corev1.ConfigMapList{}, client.MatchingFields{"name": "n"}))
 		s.SetFault(fakeapi.Lists(""), fakeapi.Status(503, 0))
-		s.move(t, m, ofCluster)
+		s.changeScope(t, m, ofCluster)
 		time.Sleep(300 * time.Millisecond)
 		end()
 		if _, err := informer.AddEventHandler(&tally{}); err == nil {
@@ -441,11 +444,11 @@ func TestEndDuringAMove(t *testing.T) {
 	})
 }
 
-// Informers of two forms of a kind have nothing to do with each other: one that is made, and its index, stay if the other one,
-// which was the kind's only one, is removed meanwhile.
-func TestFormsAreApart(t *testing.T) {
+// Informers of two forms of a kind have nothing to do with each other: one that is made, and its index, stay if the
+// other one, which was the kind's only one, is removed meanwhile.
+func TestRepresentationsAreIndependent(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c, _ := s.caching(t, cache.Options{})
 		typed, other, h := caller{"typed", configMap}.object("", ""), caller{"metadata", configMap}.object("", ""), &tally{}
 		handle(t, c, "metadata", &tally{})

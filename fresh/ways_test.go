@@ -55,10 +55,10 @@ func ExampleNewManager() {
 	}
 }
 
-// Who gives no mapper gets one of its own, and follows it.
+// A client or a cache that was given no mapper makes one, and follows it.
 func TestWithoutAMapper(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		cached, err := newCache(s.Config(), cache.Options{HTTPClient: s.Client()})
 		must(t, err)
 		start(t, cached)
@@ -74,7 +74,7 @@ func TestWithoutAMapper(t *testing.T) {
 
 // Managers and clusters make parts that follow, the API reader too, and take those that the program makes.
 func TestManagersAndClusters(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
+	s := newChangingServer(t, inNamespaces)
 	for name, make := range map[string]func(cluster.Options) (cluster.Cluster, error){
 		"manager": func(o cluster.Options) (cluster.Cluster, error) {
 			return fresh.NewManager(s.Config(), ctrl.Options{MapperProvider: o.MapperProvider, NewClient: o.NewClient, NewCache: o.NewCache, Metrics: server.Options{BindAddress: "0"}})
@@ -94,16 +94,16 @@ func TestManagersAndClusters(t *testing.T) {
 		made.GetCache().WaitForCacheSync(t.Context()) // that is, until it has started
 		write := caller{"typed", configMap}.requests()["Patch"]
 		if must(t, write(made.GetClient(), "ns", "n")); !has(made.GetAPIReader(), "ns") || !has(made.GetClient(), "ns") {
-			t.Errorf("%s: the object is not found before the move", name)
+			t.Errorf("%s: the object is not found before the switch", name)
 		}
-		s.move(t, mapper, ofCluster)
+		s.changeScope(t, mapper, ofCluster)
 		must(t, write(made.GetClient(), "", "n"))
 		eventually(t, name+": the cache follows", func() bool { return has(made.GetClient(), "") })
 		if !has(made.GetAPIReader(), "") {
 			t.Errorf("%s: the API reader does not follow", name)
 		}
 		own, err := make(cluster.Options{
-			MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return honest{mapper}, nil },
+			MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return unwrappingMapper{mapper}, nil },
 			NewClient:      client.New, NewCache: cache.New,
 		})
 		must(t, err)
@@ -123,10 +123,11 @@ func TestManagersAndClusters(t *testing.T) {
 	}
 }
 
-// A manager logs and counts without wiring, also where a program has several, and says which of its parts do not follow.
+// A manager logs and has metrics without wiring, also if a program has several, and says which of its parts do not
+// follow.
 func TestManagerWithoutWiring(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
-	_ = said.take()
+	s := newChangingServer(t, inNamespaces)
+	_ = logged.take()
 	for n := range 2 {
 		mgr, err := fresh.NewManager(s.Config(), ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
 		must(t, err)
@@ -135,7 +136,7 @@ func TestManagerWithoutWiring(t *testing.T) {
 		s.PutVersion(fmt.Sprint("group", n), fakeapi.Version{Name: "v1"})
 		must(t, mapper.Refresh(t.Context()))
 	}
-	eventually(t, "the mapper logs", func() bool { return len(said.take("served APIs changed")) > 0 })
+	eventually(t, "the mapper logs", func() bool { return len(logged.take("served APIs changed")) > 0 })
 	families, err := metrics.Registry.Gather()
 	must(t, err)
 	if !slices.ContainsFunc(families, func(family *dto.MetricFamily) bool {
@@ -143,15 +144,15 @@ func TestManagerWithoutWiring(t *testing.T) {
 	}) {
 		t.Error("controller-runtime's registry has no requests of the mapper")
 	}
-	if lines := said.take("does not follow"); len(lines) > 0 {
-		t.Errorf("said %q, want nothing", lines)
+	if lines := logged.take("does not follow"); len(lines) > 0 {
+		t.Errorf("logged %q, want nothing", lines)
 	}
 	_, err = fresh.NewManager(s.Config(), ctrl.Options{Metrics: server.Options{BindAddress: "0"}, MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 		return meta.NewDefaultRESTMapper(nil), nil
 	}})
 	must(t, err)
-	if lines := said.take("does not follow", "DefaultRESTMapper", "cache"); len(lines) != 1 {
-		t.Errorf("said %q, want one line", lines)
+	if lines := logged.take("does not follow", "DefaultRESTMapper", "cache"); len(lines) != 1 {
+		t.Errorf("logged %q, want one line", lines)
 	}
 }
 
@@ -168,7 +169,7 @@ func (m *waitingMetrics) WaitingKinds(_ schema.GroupVersionKind, caches int) {
 // A gauge and the debug page have the kinds that caches wait for.
 func TestReportsOfAnAbsentKind(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, "")
+		s := newChangingServer(t, "")
 		recorder, err := restmappermetrics.New(prometheus.NewRegistry())
 		must(t, err)
 		waiting := &waitingMetrics{DynamicRESTMapperMetrics: recorder}
@@ -205,8 +206,8 @@ func TestReportsOfAnAbsentKind(t *testing.T) {
 	})
 }
 
-// A method that a decorator only promotes is that of the first upstream object, also after a switch. This test names those
-// that a later release adds. What is in the list may stay so, for the reason that is given.
+// A method that a decorator only promotes is that of the first upstream object, also after a switch. This test names
+// those that a later release adds. What is in the list may stay so, for the reason that is given.
 func TestPromotedMethods(t *testing.T) {
 	own := map[string][]string{}
 	files, err := filepath.Glob("*.go")
