@@ -79,19 +79,22 @@ func TestAbsentKind(t *testing.T) {
 				h := &tally{}
 				handle(t, c, representation, h)
 				get := func(ns string) error {
-					return c.Get(ctx, client.ObjectKey{Namespace: ns, Name: "n"}, caller{representation, configMap}.object("", ""))
+					return c.Get(ctx, client.ObjectKey{Namespace: ns, Name: "n"},
+						caller{representation, configMap}.object("", ""))
 				}
 				synctest.Wait()
 				goroutines := runningGoroutines()
 				for n, step := range []struct{ scope, plural string }{
-					{"", ""}, {inNamespaces, "configmaps"}, {"", ""}, {ofCluster, "configmaps"}, {"", ""}, {inNamespaces, "maps"},
+					{"", ""}, {inNamespaces, "configmaps"}, {"", ""}, {ofCluster, "configmaps"},
+					{"", ""}, {inNamespaces, "maps"},
 					{ofCluster, "maps"}, {"", ""}, {ofCluster, "maps"}, {inNamespaces, "configmaps"}, {"", ""},
 				} {
 					when := fmt.Sprintf("step %d, %s", n, step)
 					s.change(func() { s.scope, s.plural = step.scope, step.plural })
 					s.EndWatches() // as a server does when it deletes a CRD, without which no scope changes
 					if n == 6 || n == 9 {
-						must(t, m.Refresh(ctx, "")) // it was back before a watch told: a lookup of the program finds out
+						// it was back before a watch told: a lookup of the program finds out
+						must(t, m.Refresh(ctx, ""))
 					}
 					began := time.Now()
 					h.expect(t, when, keysOf[step.scope])
@@ -156,7 +159,8 @@ func TestCostOfAbsentKinds(t *testing.T) {
 			var absent []client.Object
 			for n := range test.kinds {
 				obj := &metav1.PartialObjectMetadata{}
-				obj.SetGroupVersionKind(schema.GroupVersionKind{Group: fmt.Sprint("g", n), Version: "v1", Kind: "Widget"})
+				obj.SetGroupVersionKind(schema.GroupVersionKind{Group: fmt.Sprint("g", n), Version: "v1",
+					Kind: "Widget"})
 				opts.ByObject[obj] = cache.ByObject{}
 				absent = append(absent, obj)
 			}
@@ -174,10 +178,12 @@ func TestCostOfAbsentKinds(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 			sent, reads := s.take()
 			sent = slices.DeleteFunc(sent, func(request string) bool { // of the mapper's own watches
-				return strings.HasSuffix(request, "/customresourcedefinitions") || strings.HasSuffix(request, "/apiservices")
+				return strings.HasSuffix(request, "/customresourcedefinitions") ||
+					strings.HasSuffix(request, "/apiservices")
 			})
 			if len(sent) > 0 || reads > test.most {
-				t.Errorf("%d reads of discovery in 10 minutes, want at most %d; sent %q, want nothing", reads, test.most, sent)
+				t.Errorf("%d reads of discovery in 10 minutes, want at most %d; sent %q, want nothing", reads,
+					test.most, sent)
 			}
 		})
 	}
@@ -187,8 +193,10 @@ func TestCostOfAbsentKinds(t *testing.T) {
 func TestAbsentKindWithWatches(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		s := newChangingServer(t, "")
-		s.PutVersion("apiextensions.k8s.io", fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{{Name: "customresourcedefinitions", Kind: "CustomResourceDefinition"}}})
-		s.PutVersion("apiregistration.k8s.io", fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{{Name: "apiservices", Kind: "APIService"}}})
+		s.PutVersion("apiextensions.k8s.io", fakeapi.Version{Name: "v1",
+			Resources: []fakeapi.Resource{{Name: "customresourcedefinitions", Kind: "CustomResourceDefinition"}}})
+		s.PutVersion("apiregistration.k8s.io", fakeapi.Version{Name: "v1",
+			Resources: []fakeapi.Resource{{Name: "apiservices", Kind: "APIService"}}})
 		m := s.mapper(t, apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -211,17 +219,22 @@ func TestIndexAndOutageOfAnAbsentKind(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		s := newChangingServer(t, "")
 		c, _ := s.caching(t, optional(cache.Options{}))
-		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "own", func(o client.Object) []string { return []string{o.GetName()} }))
+		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "own",
+			func(o client.Object) []string { return []string{o.GetName()} }))
 		h := &tally{}
 		handle(t, c, "typed", h)
-		byIndex := func() error { return c.List(t.Context(), &corev1.ConfigMapList{}, client.MatchingFields{"own": "n"}) }
+		byIndex := func() error {
+			return c.List(t.Context(), &corev1.ConfigMapList{},
+				client.MatchingFields{"own": "n"})
+		}
 		if err := byIndex(); !meta.IsNoMatchError(err) {
 			t.Errorf("absent, by index: %v, want NoMatch", err)
 		}
 		s.change(func() { s.scope = inNamespaces })
 		h.expect(t, "it is installed", keysOf[inNamespaces])
 		must(t, byIndex())
-		for name, fault := range map[string]fakeapi.Fault{"503": fakeapi.Status(503, 0), "no connection": fakeapi.Refused(), "403": fakeapi.Text(403, "no")} {
+		for name, fault := range map[string]fakeapi.Fault{"503": fakeapi.Status(503, 0),
+			"no connection": fakeapi.Refused(), "403": fakeapi.Text(403, "no")} {
 			heal := s.SetFault(fakeapi.All(), fault)
 			s.EndWatches()
 			time.Sleep(10 * time.Minute)
@@ -304,14 +317,16 @@ func TestLogOfAnAbsentKind(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		s := newChangingServer(t, "")
 		s.SetForms(fakeapi.Aggregated())
-		s.PutVersion("", fakeapi.Version{Name: "v1beta1", Resources: []fakeapi.Resource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}}})
+		s.PutVersion("", fakeapi.Version{Name: "v1beta1",
+			Resources: []fakeapi.Resource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}}})
 		c, _ := s.caching(t, optional(cache.Options{}))
 		_ = logged.take()
 		for range 3 {
 			handle(t, c, "typed", &tally{})
 			time.Sleep(10 * time.Minute)
 		}
-		if lines := logged.take(); len(lines) != 1 || !strings.Contains(lines[0], "Waiting for a kind") || !strings.Contains(lines[0], "v1beta1") {
+		if lines := logged.take(); len(lines) != 1 || !strings.Contains(lines[0], "Waiting for a kind") ||
+			!strings.Contains(lines[0], "v1beta1") {
 			t.Errorf("logged %q, want one line, with the version that is served", lines)
 		}
 		s.change(func() { s.scope = inNamespaces })
@@ -350,7 +365,8 @@ func TestAbsentBeforeStart(t *testing.T) {
 		informer, err := c.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
 		must(t, err)
 		_, err = informer.AddEventHandler(h)
-		must(t, errors.Join(err, c.IndexField(t.Context(), &corev1.ConfigMap{}, "own", func(o client.Object) []string { return []string{o.GetName()} })))
+		must(t, errors.Join(err, c.IndexField(t.Context(), &corev1.ConfigMap{}, "own",
+			func(o client.Object) []string { return []string{o.GetName()} })))
 		time.Sleep(time.Minute)
 		start(t, c)
 		if !c.WaitForCacheSync(t.Context()) || !informer.HasSynced() {

@@ -52,7 +52,9 @@ func TestGoroutinesOfAKind(t *testing.T) {
 	} {
 		ours, stock := count(newCache, c.opts), count(cache.New, c.opts)
 		if ours > stock+kinds*c.more {
-			t.Errorf("%s: %d kinds take %d goroutines, %d with controller-runtime's cache; want at most %d more for each", c.name, kinds, ours, stock, c.more)
+			t.Errorf(
+				"%s: %d kinds take %d goroutines, %d with controller-runtime's cache; want at most %d more for each",
+				c.name, kinds, ours, stock, c.more)
 		}
 	}
 }

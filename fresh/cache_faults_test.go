@@ -64,7 +64,10 @@ func TestLogOfForbidden(t *testing.T) {
 			s := newChangingServer(t, inNamespaces)
 			c, _ := s.caching(t, optional(opts))
 			allow := s.SetFault(fakeapi.Objects("", "list", "watch"), fakeapi.Status(403, 0))
-			utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{func(_ context.Context, err error, msg string, _ ...any) { failures.Add(1) }}
+			utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{func(_ context.Context, err error, msg string,
+				_ ...any) {
+				failures.Add(1)
+			}}
 			handle(t, c, "typed", &tally{})
 			time.Sleep(time.Minute)
 			_ = logged.take()
@@ -77,7 +80,8 @@ func TestLogOfForbidden(t *testing.T) {
 				t.Errorf("said %d lines in an hour, such as %q", len(lines), lines[0])
 			}
 			allow()
-			time.Sleep(time.Minute) // nothing is left unsynced, for which a goroutine of controller-runtime's would wait
+			// nothing is left unsynced, for which a goroutine of controller-runtime's would wait
+			time.Sleep(time.Minute)
 		})
 	}
 }
@@ -100,7 +104,8 @@ func TestWaitingOfACacheThatHasEnded(t *testing.T) {
 // Absent kinds of one version and of several are found within 31 seconds, and so is their removal, in each form of
 // discovery.
 func TestRepresentationsOfAbsentKinds(t *testing.T) {
-	for name, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy(), "v2beta1": fakeapi.V2Beta1Only()} {
+	for name, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy(),
+		"v2beta1": fakeapi.V2Beta1Only()} {
 		for _, several := range []bool{false, true} {
 			for _, withDoc := range []bool{false, true} {
 				bubble(t, fmt.Sprint(name, several, withDoc), func(t *testing.T) {
@@ -111,7 +116,9 @@ func TestRepresentationsOfAbsentKinds(t *testing.T) {
 					var absent []client.Object
 					kinds := []schema.GroupVersionKind{{Group: "a.example.com", Version: "v1", Kind: "Widget"}}
 					if several {
-						kinds = append(kinds, schema.GroupVersionKind{Group: "b.example.com", Version: "v1", Kind: "Widget"}, schema.GroupVersionKind{Group: "a.example.com", Version: "v2", Kind: "Widget"})
+						kinds = append(kinds, schema.GroupVersionKind{Group: "b.example.com", Version: "v1",
+							Kind: "Widget"}, schema.GroupVersionKind{Group: "a.example.com", Version: "v2",
+							Kind: "Widget"})
 					}
 					for _, gvk := range kinds {
 						obj := &metav1.PartialObjectMetadata{}
@@ -133,9 +140,11 @@ func TestRepresentationsOfAbsentKinds(t *testing.T) {
 						must(t, err)
 					}
 					time.Sleep(5*time.Minute + 7*time.Second)
-					widget := fakeapi.Resource{Name: "widgets", Kind: "Widget", Namespaced: true, Objects: []fakeapi.Object{{Namespace: "ns", Name: "n", UID: "1"}}}
+					widget := fakeapi.Resource{Name: "widgets", Kind: "Widget", Namespaced: true,
+						Objects: []fakeapi.Object{{Namespace: "ns", Name: "n", UID: "1"}}}
 					for i, gvk := range kinds {
-						s.PutVersion(gvk.Group, fakeapi.Version{Name: gvk.Version, Resources: []fakeapi.Resource{widget}})
+						s.PutVersion(gvk.Group, fakeapi.Version{Name: gvk.Version,
+							Resources: []fakeapi.Resource{widget}})
 						_, _ = s.take()
 						time.Sleep(31 * time.Second)
 						_, reads := s.take()
@@ -253,7 +262,8 @@ func TestReadsWithoutInformer(t *testing.T) {
 		if !errors.As(err, &notCached) {
 			t.Errorf("got %v", err)
 		}
-		one, err := newClient(s.Config(), client.Options{HTTPClient: s.Client(), Mapper: m, Cache: &client.CacheOptions{Reader: c, Unstructured: true}})
+		one, err := newClient(s.Config(), client.Options{HTTPClient: s.Client(), Mapper: m,
+			Cache: &client.CacheOptions{Reader: c, Unstructured: true}})
 		must(t, err)
 		h := &tally{}
 		handle(t, c, "typed", h)

@@ -81,7 +81,8 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 						end := r.IntN(4) > 0
 						note("%d change %q %q %v endwatches %t", step, scope, plural, names, end)
 						if scope == s.scope && plural == s.plural {
-							names = s.names // nothing would tell of others: the server sends no events, and a watch goes on where it ended
+							// The cache would not learn of others: the server sends no events.
+							names = s.names
 						} else {
 							uid++
 							end = true // the server has deleted the CRD, which ends its watches
@@ -93,7 +94,8 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 					case n < 9 && len(handlers) < 8:
 						note("%d handler %s", step, representation)
 						wait, stop := context.WithTimeout(ctx, 5*time.Second)
-						inf, err := c.GetInformer(wait, caller{representation, configMap}.object("", ""), cache.BlockUntilSynced(began))
+						inf, err := c.GetInformer(wait, caller{representation, configMap}.object("", ""),
+							cache.BlockUntilSynced(began))
 						stop()
 						if err != nil {
 							note("   %v", err)
@@ -111,11 +113,14 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 					case n == 10:
 						note("%d remove informer %s", step, representation)
 						must(t, c.RemoveInformer(ctx, caller{representation, configMap}.object("", "")))
-						handlers = slices.DeleteFunc(handlers, func(h *registeredTally) bool { return h.representation == representation })
+						handlers = slices.DeleteFunc(handlers,
+							func(h *registeredTally) bool { return h.representation == representation })
 					case n == 11:
 						note("%d index %s", step, representation)
-						wait, stop := context.WithTimeout(ctx, 5*time.Second) // controller-runtime v0.23 waits for the first list
-						err := c.IndexField(wait, caller{representation, configMap}.object("", ""), fmt.Sprint("i", step), func(o client.Object) []string { return []string{o.GetName()} })
+						// controller-runtime v0.23 waits for the first list
+						wait, stop := context.WithTimeout(ctx, 5*time.Second)
+						err := c.IndexField(wait, caller{representation, configMap}.object("", ""),
+							fmt.Sprint("i", step), func(o client.Object) []string { return []string{o.GetName()} })
 						stop()
 						if err != nil {
 							note("   %v", err)
@@ -127,8 +132,11 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 						m.Reset()
 					case n < 17:
 						what := r.IntN(5)
-						matcher := map[int]string{0: "all", 1: "discovery", 2: "objects", 3: "lists", 4: "lists ns"}[what]
-						fault := []fakeapi.Fault{fakeapi.Status(503, 0), fakeapi.Text(403, "no"), fakeapi.Status(429, 1), fakeapi.Status(500, 0), fakeapi.Refused(), fakeapi.NotFound(), fakeapi.Late(3 * time.Second), fakeapi.ResetMidBody()}[r.IntN(8)]
+						matcher := map[int]string{0: "all", 1: "discovery", 2: "objects", 3: "lists",
+							4: "lists ns"}[what]
+						fault := []fakeapi.Fault{fakeapi.Status(503, 0), fakeapi.Text(403, "no"),
+							fakeapi.Status(429, 1), fakeapi.Status(500, 0), fakeapi.Refused(), fakeapi.NotFound(),
+							fakeapi.Late(3 * time.Second), fakeapi.ResetMidBody()}[r.IntN(8)]
 						note("%d fault %s %v", step, matcher, fault)
 						switch what {
 						case 0:
@@ -157,7 +165,8 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 						note("%d end watches", step)
 						s.EndWatches()
 					}
-					d := []time.Duration{0, 10 * time.Millisecond, 500 * time.Millisecond, time.Second, 1500 * time.Millisecond, 5 * time.Second, 35 * time.Second, 3 * time.Minute}[r.IntN(8)]
+					d := []time.Duration{0, 10 * time.Millisecond, 500 * time.Millisecond, time.Second,
+						1500 * time.Millisecond, 5 * time.Second, 35 * time.Second, 3 * time.Minute}[r.IntN(8)]
 					note("   sleep %v", d)
 					time.Sleep(d)
 				}
@@ -186,7 +195,8 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 					l := slices.Clone(h.log)
 					h.mu.Unlock()
 					if h.keys() != strings.Join(want, " ") || len(wrong) > 0 {
-						t.Errorf("handler %d (%s) has %q, want %q; wrong %q; log %q", i, h.representation, h.keys(), want, wrong, l)
+						t.Errorf("handler %d (%s) has %q, want %q; wrong %q; log %q", i, h.representation, h.keys(),
+							want, wrong, l)
 					}
 					if !h.inf.HasSynced() || h.inf.IsStopped() {
 						t.Errorf("handler %d synced %t stopped %t", i, h.inf.HasSynced(), h.inf.IsStopped())
@@ -195,7 +205,8 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 					wait, stop := context.WithTimeout(ctx, 5*time.Second)
 					err := c.List(wait, list)
 					stop()
-					if (s.scope == "") != meta.IsNoMatchError(err) || s.scope != "" && (err != nil || meta.LenList(list) != len(want)) {
+					if (s.scope == "") != meta.IsNoMatchError(err) || s.scope != "" &&
+						(err != nil || meta.LenList(list) != len(want)) {
 						t.Errorf("list of %s: %d, %v", h.representation, meta.LenList(list), err)
 					}
 				}

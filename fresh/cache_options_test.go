@@ -38,8 +38,10 @@ func TestPathThatCannotBeListed(t *testing.T) {
 		_ = logged.take()
 		s.changeScope(t, m, ofCluster)
 		time.Sleep(time.Minute)
-		if lines := logged.take("cannot follow"); len(lines) != 1 || !strings.Contains(lines[0], "ConfigMap") || !strings.Contains(lines[0], "refused") || !has(c, "ns") || has(c, "") {
-			t.Errorf("logged %q, want one line with the kind and the reason; has the old object: %t, the new one: %t", lines, has(c, "ns"), has(c, ""))
+		if lines := logged.take("cannot follow"); len(lines) != 1 || !strings.Contains(lines[0], "ConfigMap") ||
+			!strings.Contains(lines[0], "refused") || !has(c, "ns") || has(c, "") {
+			t.Errorf("logged %q, want one line with the kind and the reason; has the old object: %t, the new one: %t",
+				lines, has(c, "ns"), has(c, ""))
 		}
 		heal()
 		eventually(t, "it heals", func() bool { return has(c, "") })
@@ -137,9 +139,11 @@ func TestNamespaceThatCannotBeListed(t *testing.T) {
 // which is logged once, and the kind is found when it is served again.
 func TestByObject(t *testing.T) {
 	options := func() cache.Options {
-		return cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{"ns": {}}}}}
+		by := cache.ByObject{Namespaces: map[string]cache.Config{"ns": {}}}
+		return cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: by}}
 	}
-	for scope, path := range map[string]string{inNamespaces: "/api/v1/namespaces/ns/configmaps", ofCluster: "/api/v1/configmaps"} {
+	for scope, path := range map[string]string{inNamespaces: "/api/v1/namespaces/ns/configmaps",
+		ofCluster: "/api/v1/configmaps"} {
 		bubble(t, "late, "+scope, func(t *testing.T) {
 			s := newChangingServer(t, "")
 			c, m := s.caching(t, options())
@@ -158,10 +162,12 @@ func TestByObject(t *testing.T) {
 	bubble(t, "there and back", func(t *testing.T) {
 		s := newChangingServer(t, inNamespaces)
 		m := s.mapper(t, apiutil.DynamicRESTMapperOptions{})
-		counted, opts := outdatedMapper{unwrappingMapper{m}, &atomic.Int32{}, func(int32) bool { return false }}, options()
+		counted, opts := outdatedMapper{unwrappingMapper{m}, &atomic.Int32{},
+			func(int32) bool { return false }}, options()
 		opts.Mapper = counted
 		heal := s.SetFault(fakeapi.Discovery(), fakeapi.Status(503, 0))
-		if _, err := newCache(s.Config(), cache.Options{HTTPClient: s.Client(), ByObject: opts.ByObject}); err == nil || meta.IsNoMatchError(err) {
+		if _, err := newCache(s.Config(), cache.Options{HTTPClient: s.Client(),
+			ByObject: opts.ByObject}); err == nil || meta.IsNoMatchError(err) {
 			t.Errorf("made in an outage: %v, want the server's error", err)
 		}
 		heal()
@@ -171,10 +177,14 @@ func TestByObject(t *testing.T) {
 		s.changeScope(t, m, ofCluster)
 		time.Sleep(time.Minute)
 		if tries := counted.lookups.Load() - before; tries > 40 {
-			t.Errorf("%d lookups in a minute, want at most 40: six tries, with 1 to 30 seconds between them, and those of the reflector", tries)
+			t.Errorf(
+				"%d lookups in a minute, want at most 40: six tries, with 1 to 30 seconds between them, and those of the reflector",
+				tries)
 		}
-		if lines := logged.take("cannot follow"); len(lines) != 1 || !strings.Contains(lines[0], "ConfigMap") || !strings.Contains(lines[0], "Namespaces") || !has(c, "ns") {
-			t.Errorf("logged %q, want one line with the kind and the option; has the old object: %t", lines, has(c, "ns"))
+		if lines := logged.take("cannot follow"); len(lines) != 1 || !strings.Contains(lines[0], "ConfigMap") ||
+			!strings.Contains(lines[0], "Namespaces") || !has(c, "ns") {
+			t.Errorf("logged %q, want one line with the kind and the option; has the old object: %t", lines,
+				has(c, "ns"))
 		}
 		s.changeScope(t, m, inNamespaces)
 		eventually(t, "the object is there", func() bool { return has(c, "ns") })
@@ -224,7 +234,8 @@ func TestReplicaThatIsBehind(t *testing.T) {
 		})
 		ahead.SetForms(fakeapi.Aggregated())
 		behind.SetForms(fakeapi.Aggregated())
-		m, err := apiutil.NewDynamicRESTMapperWithOptions(ahead.Config(), &http.Client{Transport: transport}, apiutil.DynamicRESTMapperOptions{})
+		m, err := apiutil.NewDynamicRESTMapperWithOptions(ahead.Config(), &http.Client{Transport: transport},
+			apiutil.DynamicRESTMapperOptions{})
 		must(t, err)
 		c, _ := ahead.caching(t, cache.Options{Mapper: m, HTTPClient: &http.Client{Transport: transport}})
 		handle(t, c, "typed", h)
@@ -255,11 +266,13 @@ func TestOptionsOfTheCache(t *testing.T) {
 				}
 				return s.Server
 			})},
-			ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{"a": "b"}), Transform: func(obj any) (any, error) {
-				obj.(client.Object).SetAnnotations(map[string]string{"transformed": "yes"})
-				return obj, nil
-			}}},
-			NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object, resync time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
+			ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {
+				Label: labels.SelectorFromSet(labels.Set{"a": "b"}), Transform: func(obj any) (any, error) {
+					obj.(client.Object).SetAnnotations(map[string]string{"transformed": "yes"})
+					return obj, nil
+				}}},
+			NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object, resync time.Duration,
+				x toolscache.Indexers) toolscache.SharedIndexInformer {
 				made = append(made, toolscache.NewSharedIndexInformer(lw, obj, resync, x))
 				return made[len(made)-1]
 			},
@@ -268,10 +281,13 @@ func TestOptionsOfTheCache(t *testing.T) {
 		before := selected.Load()
 		s.changeScope(t, m, ofCluster)
 		got := &corev1.ConfigMap{}
-		eventually(t, "the cache follows", func() bool { return c.Get(t.Context(), client.ObjectKey{Name: "n"}, got) == nil })
+		eventually(t, "the cache follows",
+			func() bool { return c.Get(t.Context(), client.ObjectKey{Name: "n"}, got) == nil })
 		time.Sleep(time.Minute)
 		if got.Annotations["transformed"] != "yes" || len(made) != 2 || before == 0 || selected.Load() == before {
-			t.Errorf("annotations %v, want that of the transform; %d informers, want 2; %d and then %d requests with the selector", got.Annotations, len(made), before, selected.Load())
+			t.Errorf(
+				"annotations %v, want that of the transform; %d informers, want 2; %d and then %d requests with the selector",
+				got.Annotations, len(made), before, selected.Load())
 		}
 		if old := made[0].GetStore().List(); len(old) > 0 {
 			t.Errorf("the old store has %d objects, want none", len(old))
@@ -284,14 +300,16 @@ func TestOptionsOfTheCache(t *testing.T) {
 func TestSwitchWithAnIndex(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		s, h := newChangingServer(t, inNamespaces), &tally{}
-		c, m := s.caching(t, cache.Options{NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object, d time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
+		c, m := s.caching(t, cache.Options{NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object,
+			d time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
 			for range 30000 {
 				runtime.Gosched()
 			}
 			return toolscache.NewSharedIndexInformer(lw, obj, d, x)
 		}})
 		ctx, cancel := context.WithCancel(t.Context())
-		must(t, c.IndexField(ctx, &corev1.ConfigMap{}, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
+		must(t, c.IndexField(ctx, &corev1.ConfigMap{}, "name",
+			func(obj client.Object) []string { return []string{obj.GetName()} }))
 		handle(t, c, "metadata", &tally{})
 		handle(t, c, "typed", h)
 		cancel()

@@ -35,10 +35,12 @@ func TestCachesFollow(t *testing.T) {
 		s := newChangingServer(t, ofCluster)
 		c := s.client(t, nil)
 		all, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper()})
-		some, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper(), DefaultNamespaces: map[string]cache.Config{"ns": {}, "more": {}}})
+		some, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper(),
+			DefaultNamespaces: map[string]cache.Config{"ns": {}, "more": {}}})
 		caches := []cache.Cache{all, some}
 		for _, cached := range caches {
-			must(t, cached.IndexField(t.Context(), &corev1.ConfigMap{}, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
+			must(t, cached.IndexField(t.Context(), &corev1.ConfigMap{}, "name",
+				func(obj client.Object) []string { return []string{obj.GetName()} }))
 		}
 		handle(t, some, "typed", &tally{then: func(_ string, obj client.Object) {
 			if obj.GetNamespace() == "other" {
@@ -48,16 +50,19 @@ func TestCachesFollow(t *testing.T) {
 		for n, test := range []struct {
 			scope, namespace, elsewhere string
 			objects                     []int // in each of the caches
-		}{{ofCluster, "", "ns", []int{2, 1}}, {inNamespaces, "ns", "", []int{2, 1}}, {ofCluster, "", "ns", []int{1, 1}}} {
+		}{{ofCluster, "", "ns", []int{2, 1}}, {inNamespaces, "ns", "", []int{2, 1}}, {ofCluster, "", "ns",
+			[]int{1, 1}}} {
 			eventually(t, "both caches watch", func() bool { return s.Watches("configmaps") > 1 })
 			s.change(func() { s.scope = test.scope })
 			must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Namespace: "other", Name: "n"}))
 			for i, cached := range caches {
-				eventually(t, fmt.Sprintf("step %d: cache %d has %d objects at the path of %s", n, i, test.objects[i], test.scope), func() bool {
+				eventually(t, fmt.Sprintf("step %d: cache %d has %d objects at the path of %s", n, i, test.objects[i],
+					test.scope), func() bool {
 					_ = has(c, test.namespace) // for who sees nothing wrong at the path of all namespaces
 					list := &corev1.ConfigMapList{}
 					return has(cached, test.namespace) && has(cached, test.elsewhere) == (test.scope == ofCluster) &&
-						cached.List(t.Context(), list, client.MatchingFields{"name": "n"}) == nil && len(list.Items) == test.objects[i]
+						cached.List(t.Context(), list, client.MatchingFields{"name": "n"}) == nil &&
+						len(list.Items) == test.objects[i]
 				})
 			}
 		}
@@ -81,7 +86,8 @@ func TestCacheWithoutAMapper(t *testing.T) {
 // In a cache of several namespaces a mapper of the program's own decides, and nothing else.
 func TestCacheWithAnotherMapper(t *testing.T) {
 	s := newChangingServer(t, inNamespaces)
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(s.Config())))
+	cached := memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(s.Config()))
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(cached)
 	c, _ := s.caching(t, cache.Options{Mapper: mapper, DefaultNamespaces: map[string]cache.Config{"ns": {}}})
 	must(t, c.List(t.Context(), &corev1.ConfigMapList{}))
 	s.change(func() { s.scope = ofCluster })
@@ -102,7 +108,8 @@ func TestInformersOfARemovedKind(t *testing.T) {
 		used, noticed, started bool // the kind by a client, that it has gone by the client, the cache before that
 	}{
 		"noticed": {cache.Options{}, true, true, true}, "not noticed": {cache.Options{}, true, false, true},
-		"before Start, many namespaces": {many, true, true, false}, "before Start, never used": {cache.Options{}, false, true, false},
+		"before Start, many namespaces": {many, true, true, false}, "before Start, never used": {cache.Options{},
+			false, true, false},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			s := newChangingServer(t, inNamespaces)
@@ -136,7 +143,8 @@ func TestInformersOfARemovedKind(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			if _, err := cached.GetInformer(ctx, &corev1.ConfigMap{}); err != nil && !meta.IsNoMatchError(err) || !cached.WaitForCacheSync(ctx) {
+			if _, err := cached.GetInformer(ctx, &corev1.ConfigMap{}); err != nil && !meta.IsNoMatchError(err) ||
+				!cached.WaitForCacheSync(ctx) {
 				t.Errorf("the informer does not begin empty: %v", err)
 			}
 			time.Sleep(3 * time.Second)
@@ -192,9 +200,11 @@ func TestReadsDuringSwitches(t *testing.T) {
 				s.change(func() { s.names = []string{"n", "m"} })
 				opts.ReaderFailOnMissingInformer = explicit
 				c, m := s.caching(t, opts)
-				one, err := newClient(s.Config(), client.Options{HTTPClient: s.Client(), Mapper: m, Cache: &client.CacheOptions{Reader: c}})
+				one, err := newClient(s.Config(), client.Options{HTTPClient: s.Client(), Mapper: m,
+					Cache: &client.CacheOptions{Reader: c}})
 				must(t, err)
-				if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{}); explicit != errors.As(err, new(*cache.ErrResourceNotCached)) {
+				if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"},
+					&corev1.ConfigMap{}); explicit != errors.As(err, new(*cache.ErrResourceNotCached)) {
 					t.Errorf("without an informer: %v", err)
 				}
 				_, err = c.GetInformer(t.Context(), &corev1.ConfigMap{})
@@ -206,7 +216,8 @@ func TestReadsDuringSwitches(t *testing.T) {
 					all, some := &corev1.ConfigMapList{}, &corev1.ConfigMapList{}
 					a := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{})
 					b := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{})
-					if known := b == nil || apierrors.IsNotFound(b) || strings.Contains(b.Error(), "unknown namespace"); a != nil && b != nil || !known {
+					if known := b == nil || apierrors.IsNotFound(b) ||
+						strings.Contains(b.Error(), "unknown namespace"); a != nil && b != nil || !known {
 						t.Errorf("the object is at neither path: %v, %v", a, b)
 					}
 					must(t, errors.Join(c.List(t.Context(), all), newNamespaced(one, "ns").List(t.Context(), some),
@@ -226,8 +237,11 @@ func TestReadsDuringSwitches(t *testing.T) {
 				}
 				cancel()
 				<-ended
-				if len(sizes[0]) != 2 || sizes[0][4] < 1000 || sizes[0][2] < 1000 || len(sizes[1]) != 1 || sizes[1][2] == 0 {
-					t.Errorf("lists by their length: %v, and of a namespace %v; want 4 or 2, many times each, and of a namespace 2", sizes[0], sizes[1])
+				if len(sizes[0]) != 2 || sizes[0][4] < 1000 || sizes[0][2] < 1000 || len(sizes[1]) != 1 ||
+					sizes[1][2] == 0 {
+					t.Errorf(
+						"lists by their length: %v, and of a namespace %v; want 4 or 2, many times each, and of a namespace 2",
+						sizes[0], sizes[1])
 				}
 			})
 		}
@@ -273,7 +287,8 @@ func TestPathThatRefusesForAMoment(t *testing.T) {
 		for _, is := range []struct {
 			fault       fakeapi.Fault
 			lasts, rest time.Duration
-		}{{fakeapi.Status(503, 0), 10 * time.Minute, 70 * time.Second}, {fakeapi.NotFound(), 20 * time.Millisecond, 3 * time.Second}} {
+		}{{fakeapi.Status(503, 0), 10 * time.Minute, 70 * time.Second}, {fakeapi.NotFound(), 20 * time.Millisecond,
+			3 * time.Second}} {
 			heal := s.SetFault(fakeapi.Objects("", "list", "watch"), is.fault)
 			s.EndWatches()
 			time.Sleep(is.lasts)
@@ -332,7 +347,9 @@ func TestKindThatFlaps(t *testing.T) {
 		lists := slices.DeleteFunc(s.TakeRequests(), func(r fakeapi.Request) bool { return r.Verb != "list" })
 		took := time.Since(began) + time.Second
 		if most := int(took/time.Second + took/(800*time.Millisecond)); len(lists) > most {
-			t.Errorf("%d lists in %v, want at most %d: one a second of new generations, and one in 0.8 seconds, its pause, of the reflector", len(lists), took, most)
+			t.Errorf(
+				"%d lists in %v, want at most %d: one a second of new instances, and one in 0.8 seconds of the reflector",
+				len(lists), took, most)
 		}
 	})
 }
@@ -371,7 +388,10 @@ func TestAllAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 6 {
 			all.Go(func() {
-				again(func(int) { anything(ctx, c, caller{representations[rand.N(3)], configMap}.object("", ""), &field) })
+				again(func(int) {
+					anything(ctx, c, caller{representations[rand.N(3)], configMap}.object("", ""),
+						&field)
+				})
 			})
 		}
 		all.Go(func() {
@@ -416,7 +436,8 @@ func TestEndDuringASwitch(t *testing.T) {
 		c.WaitForCacheSync(t.Context())
 		informer, _ := handle(t, c, "typed", &tally{})
 		handle(t, c, "metadata", &tally{})
-		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
+		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "name",
+			func(obj client.Object) []string { return []string{obj.GetName()} }))
 		_ = logged.take()
 		heal := s.SetFault(fakeapi.Lists(""), fakeapi.Status(503, 0)) // the next generation does not sync
 		s.changeScope(t, m, ofCluster)
@@ -450,7 +471,8 @@ func TestRepresentationsAreIndependent(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		s := newChangingServer(t, inNamespaces)
 		c, _ := s.caching(t, cache.Options{})
-		typed, other, h := caller{"typed", configMap}.object("", ""), caller{"metadata", configMap}.object("", ""), &tally{}
+		typed, other, h := caller{"typed", configMap}.object("", ""), caller{"metadata", configMap}.object("",
+			""), &tally{}
 		handle(t, c, "metadata", &tally{})
 		meanwhile := sync.OnceFunc(func() { must(t, c.RemoveInformer(t.Context(), other)) })
 		informer, err := c.GetInformer(t.Context(), typed, func(*cache.InformerGetOptions) { meanwhile() })
@@ -462,7 +484,8 @@ func TestRepresentationsAreIndependent(t *testing.T) {
 			must(t, c.RemoveInformer(t.Context(), typed))
 			handle(t, c, "metadata", &tally{})
 			go c.RemoveInformer(t.Context(), other) //nolint:errcheck // It has none.
-			must(t, c.IndexField(t.Context(), typed, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
+			must(t, c.IndexField(t.Context(), typed, "name",
+				func(obj client.Object) []string { return []string{obj.GetName()} }))
 			time.Sleep(time.Second)
 			must(t, c.List(t.Context(), &corev1.ConfigMapList{}, client.MatchingFields{"name": "n"}))
 		}

@@ -52,7 +52,8 @@ func TestWritesKeepTheirNamespace(t *testing.T) {
 			}
 			s := newChangingServer(t, inNamespaces)
 			c := s.client(t, nil)
-			must(t, c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"}, caller{representation, configMap}.object("", "")))
+			must(t, c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"},
+				caller{representation, configMap}.object("", "")))
 			s.change(func() { s.scope = ofCluster })
 			refresh(t, c)
 			s.change(func() { s.scope = inNamespaces }) // the mapper has not noticed
@@ -103,19 +104,23 @@ func TestNamespaceOfTheContext(t *testing.T) {
 		c, err := newWithWatch(s.Config(), client.Options{HTTPClient: s.Client(), Mapper: m, Cache: options})
 		must(t, err)
 		other, all := &corev1.ConfigMapList{}, &corev1.ConfigMapList{}
-		around := interceptor.NewClient(c, interceptor.Funcs{Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			must(t, errors.Join(inner.List(ctx, other, client.InNamespace("other")), inner.List(ctx, all)))
-			return inner.Get(ctx, key, obj, opts...)
-		}})
+		around := interceptor.NewClient(c,
+			interceptor.Funcs{Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey,
+				obj client.Object, opts ...client.GetOption) error {
+				must(t, errors.Join(inner.List(ctx, other, client.InNamespace("other")), inner.List(ctx, all)))
+				return inner.Get(ctx, key, obj, opts...)
+			}})
 		must(t, newNamespaced(around, "ns").Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{}))
 		if len(other.Items) != 1 || other.Items[0].Namespace != "other" || len(all.Items) != 2 {
 			t.Errorf("%s: %d objects in the other namespace, %d in all", name, len(other.Items), len(all.Items))
 		}
 		one := newNamespaced(interceptor.NewClient(c, interceptor.Funcs{
-			Delete: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			Delete: func(ctx context.Context, inner client.WithWatch, obj client.Object,
+				opts ...client.DeleteOption) error {
 				return inner.Delete(ctx, obj.DeepCopyObject().(client.Object), opts...)
 			},
-			List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList,
+				opts ...client.ListOption) error {
 				page := &corev1.ConfigMapList{}
 				must(t, inner.List(ctx, other, client.InNamespace("other")))
 				err := inner.List(ctx, page, opts...)
@@ -125,7 +130,8 @@ func TestNamespaceOfTheContext(t *testing.T) {
 		}), "ns")
 		s.changeScope(t, m, ofCluster)
 		_ = s.writesElsewhere()
-		if err, sent := one.Delete(t.Context(), caller{"typed", configMap}.object("", "n")), s.writesElsewhere(); err == nil || len(sent) > 0 {
+		if err, sent := one.Delete(t.Context(), caller{"typed", configMap}.object("",
+			"n")), s.writesElsewhere(); err == nil || len(sent) > 0 {
 			t.Errorf("%s: %v, and sent %q, want an error and nothing sent", name, err, sent)
 		}
 		if err := one.Get(t.Context(), client.ObjectKey{Name: "n"}, (*corev1.ConfigMap)(nil)); err == nil {
@@ -133,13 +139,15 @@ func TestNamespaceOfTheContext(t *testing.T) {
 		}
 		s.change(func() { s.scope = inNamespaces }) // the mapper has not noticed
 		list := &corev1.ConfigMapList{TypeMeta: metav1.TypeMeta{Kind: "ConfigMapList", APIVersion: "v1"}}
-		if name == "live" && (one.List(t.Context(), list, client.InNamespace("other")) != nil || len(list.Items) != 1 || list.Items[0].Namespace != "ns") {
+		if name == "live" && (one.List(t.Context(), list, client.InNamespace("other")) != nil ||
+			len(list.Items) != 1 || list.Items[0].Namespace != "ns") {
 			t.Errorf("the list of one namespace has %d objects, want 1", len(list.Items))
 		}
 		s.changeScope(t, m, inNamespaces)
 		eventually(t, "the cache is back", func() bool { return has(cached, "ns") })
 		must(t, one.List(t.Context(), list))
-		if len(list.Items) != 1 || list.Items[0].Namespace != "ns" || len(other.Items) != 1 || other.Items[0].Namespace != "other" {
+		if len(list.Items) != 1 || list.Items[0].Namespace != "ns" || len(other.Items) != 1 ||
+			other.Items[0].Namespace != "other" {
 			t.Errorf("%s: %d objects in the namespace, %d in the other one", name, len(list.Items), len(other.Items))
 		}
 	}
@@ -155,7 +163,8 @@ func TestKindInLowerCase(t *testing.T) {
 		must(t, c.Get(t.Context(), client.ObjectKeyFromObject(lower), lower))
 		s.changeScope(t, m, ofCluster)
 		_ = s.writesElsewhere()
-		if err, sent := c.Delete(t.Context(), caller{representation, configMap}.object("ns", "n")), s.writesElsewhere(); err == nil || len(sent) > 0 {
+		if err, sent := c.Delete(t.Context(), caller{representation, configMap}.object("ns",
+			"n")), s.writesElsewhere(); err == nil || len(sent) > 0 {
 			t.Errorf("%s: %v, and sent %q, want an error and nothing sent", representation, err, sent)
 		}
 		s.changeScope(t, m, inNamespaces)

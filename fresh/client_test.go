@@ -51,7 +51,8 @@ func TestClientFollows(t *testing.T) {
 				s := newChangingServer(t, test.was)
 				ours := s.client(t, nil)
 				first := meta.NewDefaultRESTMapper(nil) // as stock's, which keeps the first mapping
-				first.Add(configMap, map[string]meta.RESTScope{inNamespaces: meta.RESTScopeNamespace, ofCluster: meta.RESTScopeRoot}[test.was])
+				first.Add(configMap, map[string]meta.RESTScope{inNamespaces: meta.RESTScopeNamespace,
+					ofCluster: meta.RESTScopeRoot}[test.was])
 				stock := s.client(t, first)
 				was := map[bool]string{true: "ns"}[test.was == inNamespaces]
 				must(t, errors.Join(send(ours, was, "n"), send(stock, was, "n")))
@@ -62,17 +63,21 @@ func TestClientFollows(t *testing.T) {
 				err := send(ours, test.namespace, test.name)
 				sent, _ := s.take()
 				if test.is == inNamespaces && test.namespace == "" {
-					sent = slices.Compact(sent) // a client of metadata sends what others refuse to send, and a list has all
+					// a client of metadata sends what others refuse to send, and a list has all
+					sent = slices.Compact(sent)
 				}
 				if test.heals == "all" || test.heals == "reads" && isRead(what) {
 					wantErr, wantSent = nil, sent[:min(2, len(sent))]
 				}
 				if fmt.Sprint(err) != fmt.Sprint(wantErr) || !slices.Equal(sent, wantSent) {
-					t.Errorf("%s: %s %s: %v after %q; want %v after %q", name, representation, what, err, sent, wantErr, wantSent)
+					t.Errorf("%s: %s %s: %v after %q; want %v after %q", name, representation, what, err, sent,
+						wantErr, wantSent)
 				}
-				heals := test.is != "" && (test.namespace != "") == (test.is == inNamespaces) || test.is == ofCluster && isRead(what) || what == "List" && test.is != ""
+				heals := test.is != "" && (test.namespace != "") == (test.is == inNamespaces) ||
+					test.is == ofCluster && isRead(what) || what == "List" && test.is != ""
 				if err := send(ours, test.namespace, test.name); test.name == "n" && (err == nil) != heals {
-					t.Errorf("%s: %s %s: the next one is answered: %t, want %t: %v", name, representation, what, err == nil, heals, err)
+					t.Errorf("%s: %s %s: the next one is answered: %t, want %t: %v", name, representation, what,
+						err == nil, heals, err)
 				}
 			}
 		}
@@ -85,7 +90,10 @@ func TestClientFollows(t *testing.T) {
 func TestFirstWriteStaysInItsNamespace(t *testing.T) {
 	requests := caller{"unstructured", configMap}.requests()
 	for how, use := range map[string]func(*testing.T, *changingServer, client.Client) error{
-		"request": func(_ *testing.T, _ *changingServer, c client.Client) error { return requests["Get"](c, "ns", "n") },
+		"request": func(_ *testing.T, _ *changingServer, c client.Client) error {
+			return requests["Get"](c, "ns",
+				"n")
+		},
 		"lookup": func(_ *testing.T, _ *changingServer, c client.Client) error {
 			_, err := c.IsObjectNamespaced(&corev1.ConfigMap{})
 			return err
@@ -110,9 +118,12 @@ func TestFirstWriteStaysInItsNamespace(t *testing.T) {
 						refresh(t, first)
 					}
 					_ = s.writesElsewhere()
-					for name, c := range map[string]client.Client{"the same": first, "a wrapped": s.client(t, unwrappingMapper{first.RESTMapper()}), "another": s.sharing(t)} {
-						if err, sent := write(c, "ns", "n"), s.writesElsewhere(); !apierrors.IsNotFound(err) || len(sent) > 0 {
-							t.Errorf("%s client, for a namespace: got %v after %q, want a 404 and nothing sent", name, err, sent)
+					for name, c := range map[string]client.Client{"the same": first,
+						"a wrapped": s.client(t, unwrappingMapper{first.RESTMapper()}), "another": s.sharing(t)} {
+						if err, sent := write(c, "ns", "n"), s.writesElsewhere(); !apierrors.IsNotFound(err) ||
+							len(sent) > 0 {
+							t.Errorf("%s client, for a namespace: got %v after %q, want a 404 and nothing sent", name,
+								err, sent)
 						}
 						if err, sent := write(c, "", "n"), s.writesElsewhere(); err != nil || len(sent) != 1 {
 							t.Errorf("%s client, for none: got %v after %q, want one write", name, err, sent)
@@ -161,7 +172,8 @@ func TestWriteWhileTheScopeChanges(t *testing.T) {
 		for _, representation := range representations {
 			for what, write := range (caller{representation, configMap}).requests() {
 				s, first := newChangingServer(t, inNamespaces), int32(1<<30)
-				m := outdatedMapper{unwrappingMapper{s.mapper(t, apiutil.DynamicRESTMapperOptions{})}, &atomic.Int32{}, func(n int32) bool { return cluster(first, n) }}
+				m := outdatedMapper{unwrappingMapper{s.mapper(t, apiutil.DynamicRESTMapperOptions{})},
+					&atomic.Int32{}, func(n int32) bool { return cluster(first, n) }}
 				c := s.client(t, m)
 				_ = write(c, "ns", "n")
 				s.change(func() { s.plural = "gizmos" })
@@ -170,7 +182,8 @@ func TestWriteWhileTheScopeChanges(t *testing.T) {
 					_ = write(c, "ns", "n")
 				}
 				if sent := s.writesElsewhere(); len(sent) > 0 {
-					t.Errorf("%s %s while the mapper says cluster-wide from %s: sent %q", representation, what, when, sent)
+					t.Errorf("%s %s while the mapper says cluster-wide from %s: sent %q", representation, what, when,
+						sent)
 				}
 			}
 		}
@@ -191,13 +204,17 @@ func TestReadsOfANamespace(t *testing.T) {
 				s, list := newChangingServer(t, ofCluster), caller{representation, configMap}.list()
 				c := s.client(t, nil)
 				one := newNamespaced(c, "ns")
-				cached, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper(), DefaultNamespaces: map[string]cache.Config{"ns": {}}})
+				cached, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper(),
+					DefaultNamespaces: map[string]cache.Config{"ns": {}}})
 				must(t, c.List(t.Context(), list))
 				heal := s.SetFault(fakeapi.Discovery(), fault)
 				s.change(func() { s.scope = inNamespaces })
-				for what, err := range map[string]error{"by option": c.List(t.Context(), list, client.InNamespace("ns")), "by client": one.List(t.Context(), list)} {
-					if err == nil || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), why) {
-						t.Errorf("the list %s: got %v, want an error that says why it cannot be told: %s", what, err, why)
+				for what, err := range map[string]error{"by option": c.List(t.Context(), list,
+					client.InNamespace("ns")), "by client": one.List(t.Context(), list)} {
+					if err == nil || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) ||
+						!strings.Contains(err.Error(), why) {
+						t.Errorf("the list %s: got %v, want an error that says why it cannot be told: %s", what, err,
+							why)
 					}
 				}
 				watching, err := c.Watch(t.Context(), list, client.InNamespace("ns"))
@@ -271,7 +288,8 @@ func TestKindThatIsRemoved(t *testing.T) {
 			call(true)
 		}
 		if sent, reads := s.take(); reads > 6 || len(sent) < 120 { // the lookup is of two at a legacy server
-			t.Errorf("for 120 requests %d reads of the served API, want at most 6, and %d were sent, want each", reads, len(sent))
+			t.Errorf("for 120 requests %d reads of the served API, want at most 6, and %d were sent, want each",
+				reads, len(sent))
 		}
 	})
 	bubble(t, "one fleet", func(t *testing.T) {
@@ -370,8 +388,11 @@ func TestKindThatIsReplaced(t *testing.T) {
 					for range 100 {
 						err = send(c, "ns", "n")
 					}
-					if sent, reads := s.take(); !isRead(what) && len(sent) > 0 || reads > 10 || err == nil && what != "List" {
-						t.Errorf("discovery: %s: after 100 requests: %v, %d reads of the served API (want at most 10), sent %q", discovery, err, reads, sent)
+					if sent, reads := s.take(); !isRead(what) && len(sent) > 0 || reads > 10 || err == nil &&
+						what != "List" {
+						t.Errorf(
+							"discovery: %s: after 100 requests: %v, %d reads of the served API (want at most 10), sent %q",
+							discovery, err, reads, sent)
 					}
 				}
 				s.ClearFaults()
@@ -387,7 +408,8 @@ func TestKindThatIsReplaced(t *testing.T) {
 // Then all is well.
 func TestErrorsArePassedOn(t *testing.T) {
 	for what, faults := range map[string][]fakeapi.Fault{
-		"Get":    {fakeapi.LostService("n"), fakeapi.StatusText(404), fakeapi.Status(503, 0), fakeapi.Status(409, 0), fakeapi.Status(403, 0)},
+		"Get": {fakeapi.LostService("n"), fakeapi.StatusText(404), fakeapi.Status(503, 0), fakeapi.Status(409, 0),
+			fakeapi.Status(403, 0)},
 		"Create": {fakeapi.NotFound(), fakeapi.Status(429, 0), fakeapi.Status(503, 0), fakeapi.Status(409, 0)},
 	} {
 		for _, fault := range faults {
@@ -421,8 +443,14 @@ func TestErrorsArePassedOn(t *testing.T) {
 // A client keeps its options, and those of clients that wrap it, also after a switch.
 func TestOptionsOfTheClient(t *testing.T) {
 	for name, make := range map[string]func(*rest.Config, client.Options) (client.Client, error){
-		"client":     func(config *rest.Config, o client.Options) (client.Client, error) { return newClient(config, o) },
-		"with watch": func(config *rest.Config, o client.Options) (client.Client, error) { return newWithWatch(config, o) },
+		"client": func(config *rest.Config, o client.Options) (client.Client,
+			error) {
+			return newClient(config, o)
+		},
+		"with watch": func(config *rest.Config, o client.Options) (client.Client,
+			error) {
+			return newWithWatch(config, o)
+		},
 	} {
 		s, dry := newChangingServer(t, inNamespaces), true
 		var queries []string
@@ -433,13 +461,15 @@ func TestOptionsOfTheClient(t *testing.T) {
 		config, m, _ := s.Config(), s.mapper(t, apiutil.DynamicRESTMapperOptions{}), logged.take()
 		made, err := make(config, client.Options{HTTPClient: seeing, Mapper: m, DryRun: &dry})
 		must(t, err)
-		config.Host, dry = "http://elsewhere.invalid", false                         // for the caller's next client
-		c := client.WithFieldValidation(client.WithFieldOwner(made, "me"), "Strict") // older releases have no such options
+		config.Host, dry = "http://elsewhere.invalid", false // for the caller's next client
+		// older releases have no such options
+		c := client.WithFieldValidation(client.WithFieldOwner(made, "me"), "Strict")
 		for step, scope := range []string{inNamespaces, ofCluster, inNamespaces} {
 			s.changeScope(t, m, scope)
 			queries = nil
 			for range 2 {
-				must(t, caller{"unstructured", configMap}.requests()["Update"](c, map[string]string{inNamespaces: "ns"}[scope], "n"))
+				must(t, caller{"unstructured", configMap}.requests()["Update"](c,
+					map[string]string{inNamespaces: "ns"}[scope], "n"))
 			}
 			const want = "dryRun=All&fieldManager=me&fieldValidation=Strict"
 			if !slices.Equal(queries, []string{want, want}) {

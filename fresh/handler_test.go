@@ -51,7 +51,8 @@ func (h *tally) note(what string, old, obj any, initial bool) {
 		logged += " beside another call"
 	}
 	was := h.has[key]
-	if h.log = append(h.log, logged); (was != nil) == (what == "add") || what == "update" && was != old || h.busy.Load() > 1 {
+	if h.log = append(h.log, logged); (was != nil) == (what == "add") || what == "update" && was != old ||
+		h.busy.Load() > 1 {
 		h.wrong = append(h.wrong, logged)
 	}
 	if h.has == nil {
@@ -93,7 +94,8 @@ func (h *tally) expect(t testing.TB, when, want string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if has := slices.Sorted(maps.Keys(h.has)); strings.Join(has, " ") != want || len(h.wrong) > 0 {
-		t.Fatalf("%s: the handler has %q, want %q; it was told %q, of which is wrong: %q", when, has, want, h.log, h.wrong)
+		t.Fatalf("%s: the handler has %q, want %q; it was told %q, of which is wrong: %q", when, has, want, h.log,
+			h.wrong)
 	}
 }
 
@@ -101,7 +103,8 @@ func (h *tally) expect(t testing.TB, when, want string) {
 var keysOf = map[string]string{inNamespaces: "ns/n other/n", ofCluster: "n"}
 
 // handle adds a handler to the informer of ConfigMaps of a representation.
-func handle(t testing.TB, c cache.Cache, representation string, h *tally) (cache.Informer, toolscache.ResourceEventHandlerRegistration) {
+func handle(t testing.TB, c cache.Cache, representation string, h *tally) (cache.Informer,
+	toolscache.ResourceEventHandlerRegistration) {
 	t.Helper()
 	informer, err := c.GetInformer(t.Context(), caller{representation, configMap}.object("", ""))
 	must(t, err)
@@ -119,7 +122,8 @@ func TestHandlers(t *testing.T) {
 				s := newChangingServer(t, inNamespaces)
 				c, m := s.caching(t, opts)
 				h := &tally{then: func(what string, obj client.Object) {
-					if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), caller{representation, configMap}.object("", "")); what == "add" && err != nil {
+					if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj),
+						caller{representation, configMap}.object("", "")); what == "add" && err != nil {
 						t.Errorf("told of %s/%s, and: %v", obj.GetNamespace(), obj.GetName(), err)
 					}
 				}}
@@ -138,10 +142,12 @@ func TestHandlers(t *testing.T) {
 					h.expect(t, fmt.Sprintf("step %d, %s", n, scope), keysOf[scope])
 					eventually(t, "the handler is synced", registered.HasSynced)
 					if !informer.HasSynced() || informer.IsStopped() {
-						t.Errorf("step %d: the informer has synced: %t, is stopped: %t", n, informer.HasSynced(), informer.IsStopped())
+						t.Errorf("step %d: the informer has synced: %t, is stopped: %t", n, informer.HasSynced(),
+							informer.IsStopped())
 					}
 					if sharing {
-						if found, err := shared.GetIndexer().ByIndex("own", "n"); err != nil || len(found) != len(strings.Fields(keysOf[scope])) {
+						if found, err := shared.GetIndexer().ByIndex("own", "n"); err != nil ||
+							len(found) != len(strings.Fields(keysOf[scope])) {
 							t.Errorf("step %d: by index %v, %v", n, found, err)
 						}
 					} else if opts.DefaultNamespaces == nil {
@@ -175,11 +181,14 @@ func TestEventsOfASwitch(t *testing.T) {
 		}{
 			{func() {}, []string{"add ns/n initial", "add other/n initial"}},
 			{func() { s.plural = "gizmos" }, []string{"update ns/n", "update other/n"}},
-			{func() { s.plural, s.uid = "widgets", "2" }, []string{"add ns/n", "add other/n", "delete ns/n", "delete other/n"}},
+			{func() { s.plural, s.uid = "widgets", "2" }, []string{"add ns/n", "add other/n", "delete ns/n",
+				"delete other/n"}},
 			{func() { s.names = []string{"n", "m"} }, nil}, // nothing tells the cache
 			{func() { s.plural = "gadgets" }, []string{"add ns/m", "add other/m", "update ns/n", "update other/n"}},
-			{func() { s.scope = ofCluster }, []string{"add m", "add n", "delete ns/m", "delete ns/n", "delete other/m", "delete other/n"}},
-			{func() { must(t, s.Tell("DELETED", "gadgets", fakeapi.Object{Name: "m", UID: "2"})) }, []string{"delete m"}},
+			{func() { s.scope = ofCluster }, []string{"add m", "add n", "delete ns/m", "delete ns/n",
+				"delete other/m", "delete other/n"}},
+			{func() { must(t, s.Tell("DELETED", "gadgets", fakeapi.Object{Name: "m", UID: "2"})) },
+				[]string{"delete m"}},
 		} {
 			s.change(step.change)
 			must(t, m.Refresh(t.Context(), ""))
@@ -231,7 +240,8 @@ func TestSlowHandlers(t *testing.T) {
 		}
 	})
 	var watches atomic.Int32
-	c, m := s.caching(t, cache.Options{NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object, resync time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
+	c, m := s.caching(t, cache.Options{NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object,
+		resync time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
 		return toolscache.NewSharedIndexInformer(counting{lw, &watches}, obj, resync, x)
 	}})
 	stuck := &tally{then: func(string, client.Object) { <-release }}
@@ -309,7 +319,8 @@ func TestCallbacksMayUseTheCache(t *testing.T) {
 		}
 		h.expect(t, scope, keysOf[scope])
 		list := &corev1.ConfigMapList{}
-		if err := c.List(t.Context(), list, client.MatchingFields{"name": "n"}); err != nil || len(list.Items) != len(strings.Fields(keysOf[scope])) {
+		if err := c.List(t.Context(), list, client.MatchingFields{"name": "n"}); err != nil ||
+			len(list.Items) != len(strings.Fields(keysOf[scope])) {
 			t.Errorf("%s: by index %d objects, %v", scope, len(list.Items), err)
 		}
 	}
@@ -357,7 +368,8 @@ func TestRepresentationsThatDiffer(t *testing.T) {
 		s.change(func() { s.names = []string{"n", "m"} })
 		other.change(func() { other.plural = "gizmos" })
 		c, m := s.caching(t, cache.Options{HTTPClient: &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
-			if strings.Contains(req.Header.Get("Accept"), "PartialObjectMetadata") && strings.HasSuffix(req.URL.Path, "gizmos") {
+			if strings.Contains(req.Header.Get("Accept"), "PartialObjectMetadata") &&
+				strings.HasSuffix(req.URL.Path, "gizmos") {
 				return other.Server // a replica that is ahead
 			}
 			return s.Server
@@ -407,7 +419,8 @@ func TestViewsOfTheCache(t *testing.T) {
 		heal()
 		other.expect(t, "of no client", keysOf[ofCluster])
 		stays.expectKeys(t, "of a client that stays", keysOf[ofCluster])
-		eventually(t, "of a client that has left, what it had is gone", func() bool { return !strings.Contains(leaves.keys(), "ns/n") })
+		eventually(t, "of a client that has left, what it had is gone",
+			func() bool { return !strings.Contains(leaves.keys(), "ns/n") })
 		time.Sleep(time.Second)
 		synctest.Wait()
 		left := leaves.keys()
@@ -452,8 +465,12 @@ func TestSettingsOfAnInformer(t *testing.T) {
 		start(t, c)
 		for _, scope := range []string{inNamespaces, ofCluster, inNamespaces} {
 			s.changeScope(t, m, scope)
-			got, key := &corev1.ConfigMap{}, client.ObjectKey{Namespace: map[string]string{inNamespaces: "ns"}[scope], Name: "n"}
-			eventually(t, "the object", func() bool { return c.Get(t.Context(), key, got) == nil && got.Namespace == key.Namespace })
+			got, key := &corev1.ConfigMap{}, client.ObjectKey{Namespace: map[string]string{inNamespaces: "ns"}[scope],
+				Name: "n"}
+			eventually(t, "the object", func() bool {
+				return c.Get(t.Context(), key, got) == nil &&
+					got.Namespace == key.Namespace
+			})
 			if got.Annotations["set"] != "second" {
 				t.Errorf("%s: annotations %v, want those of the transform", scope, got.Annotations)
 			}
@@ -504,7 +521,10 @@ func TestIndexersOfARemovedInformer(t *testing.T) {
 		must(t, c.RemoveInformer(t.Context(), &corev1.ConfigMap{}))
 		synctest.Wait()
 		_, _ = s.take()
-		if err := informer.AddIndexers(toolscache.Indexers{"own": func(any) ([]string, error) { return nil, nil }}); err == nil {
+		if err := informer.AddIndexers(toolscache.Indexers{"own": func(any) ([]string, error) {
+			return nil,
+				nil
+		}}); err == nil {
 			t.Error("no error")
 		}
 		time.Sleep(time.Minute)

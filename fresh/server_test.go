@@ -67,7 +67,8 @@ func (s *changingServer) change(with func()) {
 	with()
 	resources := []fakeapi.Resource{{Name: "secrets", Singular: "secret", Kind: "Secret", Namespaced: true}}
 	if s.scope != "" {
-		moving := fakeapi.Resource{Name: s.plural, Singular: "configmap", Kind: s.kind, Namespaced: s.scope == inNamespaces}
+		moving := fakeapi.Resource{Name: s.plural, Singular: "configmap", Kind: s.kind,
+			Namespaced: s.scope == inNamespaces}
 		for _, namespace := range map[string][]string{inNamespaces: {"ns", "other"}, ofCluster: {""}}[s.scope] {
 			for _, name := range s.names {
 				moving.Objects = append(moving.Objects, fakeapi.Object{Namespace: namespace, Name: name, UID: s.uid})
@@ -196,7 +197,9 @@ var representations = []string{"typed", "unstructured", "metadata"}
 
 func (c caller) object(namespace, name string) client.Object {
 	obj := map[string]client.Object{
-		"typed": &corev1.ConfigMap{}, "unstructured": &unstructured.Unstructured{}, "metadata": &metav1.PartialObjectMetadata{},
+		"typed":        &corev1.ConfigMap{},
+		"unstructured": &unstructured.Unstructured{},
+		"metadata":     &metav1.PartialObjectMetadata{},
 	}[c.representation]
 	obj.GetObjectKind().SetGroupVersionKind(c.gvk)
 	obj.SetNamespace(namespace)
@@ -206,7 +209,9 @@ func (c caller) object(namespace, name string) client.Object {
 
 func (c caller) list() client.ObjectList {
 	list := map[string]client.ObjectList{
-		"typed": &corev1.ConfigMapList{}, "unstructured": &unstructured.UnstructuredList{}, "metadata": &metav1.PartialObjectMetadataList{},
+		"typed":        &corev1.ConfigMapList{},
+		"unstructured": &unstructured.UnstructuredList{},
+		"metadata":     &metav1.PartialObjectMetadataList{},
 	}[c.representation]
 	list.GetObjectKind().SetGroupVersionKind(c.gvk.GroupVersion().WithKind(c.gvk.Kind + "List"))
 	return list
@@ -220,7 +225,8 @@ func isRead(request string) bool {
 
 // requests are those that a client can send for an object.
 func (c caller) requests() map[string]request {
-	ctx, patch := context.Background(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"touched":"yes"}}}`))
+	ctx, patch := context.Background(), client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"touched":"yes"}}}`))
 	all := map[string]request{
 		"Get": func(with client.Client, ns, name string) error {
 			return with.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, c.object("", ""))
@@ -249,7 +255,10 @@ func (c caller) requests() map[string]request {
 	if c.representation != "metadata" {
 		all["Create"] = func(with client.Client, ns, name string) error { return with.Create(ctx, c.object(ns, name)) }
 		all["Update"] = func(with client.Client, ns, name string) error { return with.Update(ctx, c.object(ns, name)) }
-		all["Status.Update"] = func(with client.Client, ns, name string) error { return with.Status().Update(ctx, c.object(ns, name)) }
+		all["Status.Update"] = func(with client.Client, ns,
+			name string) error {
+			return with.Status().Update(ctx, c.object(ns, name))
+		}
 		all["SubResource.Get"] = func(with client.Client, ns, name string) error {
 			return with.SubResource("status").Get(ctx, c.object(ns, name), c.object("", ""))
 		}
