@@ -74,7 +74,7 @@ func (m *DynamicRESTMapper) Status() DynamicRESTMapperStatus {
 	return DynamicRESTMapperStatus{
 		Generation:          s.Generation(),
 		Groups:              len(s.Groups()),
-		Kinds:               s.Kinds(),
+		Kinds:               s.CountKinds(),
 		LastAttempt:         health.LastAttempt,
 		LastSuccess:         health.LastSuccess,
 		LastError:           cmp.Or(health.Document.Err, health.Live.Err),

@@ -68,7 +68,7 @@ func (m *DynamicRESTMapper) Subscribe(ctx context.Context) <-chan []APIChange {
 // without the aggregated document may list its versions and answer for none of them.
 func (m *DynamicRESTMapper) readAll(ctx context.Context) {
 	backoff := engine.PollBackoff()
-	for ctx.Err() == nil && (m.engine.Reloader.Refresh(ctx) != nil || m.engine.Reloader.Snapshot().Kinds() == 0) {
+	for ctx.Err() == nil && (m.engine.Reloader.Refresh(ctx) != nil || m.engine.Reloader.Snapshot().CountKinds() == 0) {
 		discovery.Sleep(ctx, backoff.Step())
 	}
 }

@@ -49,6 +49,6 @@ func Is(ctx context.Context, mapper *apiutil.DynamicRESTMapper, gvk schema.Group
 // queryOf returns the query of a lookup of a kind, in its version or in any.
 func queryOf(gvk schema.GroupVersionKind) snapshot.Query {
 	q := snapshot.KindQuery(gvk.GroupKind(), []string{gvk.Version})
-	q.Thorough = true
+	q.RequireLive = true
 	return q
 }

@@ -68,9 +68,9 @@ func await(ctx context.Context, e *engine.Engine, gvks []schema.GroupVersionKind
 
 // pollResult is how a poll has ended. What it has found is in the snapshot.
 type pollResult struct {
-	began snapshot.Tick // all of its reads began after it
-	at    time.Time     // when it began; earlier than the call, if an answer of other callers was taken
-	err   error         // of the reads that failed
+	began snapshot.Seq // all of its reads began after it
+	at    time.Time    // when it began; earlier than the call, if an answer of other callers was taken
+	err   error        // of the reads that failed
 }
 
 // poll makes the reads that show whether the kinds are served, or takes the answers that other callers have got no
@@ -80,7 +80,7 @@ func poll(ctx context.Context, e *engine.Engine, maxAge time.Duration, gvks []sc
 	var errs []error
 	for _, gvk := range gvks {
 		q := queryOf(gvk)
-		read := func(ctx context.Context, began snapshot.Tick) error {
+		read := func(ctx context.Context, began snapshot.Seq) error {
 			found := e.Reloader.LookupSince(ctx, q, began)
 			if found.Err != nil || len(found.Failed) > 0 {
 				return e.LookupError(q, found.Failed, found.Err)
@@ -110,9 +110,9 @@ func poll(ctx context.Context, e *engine.Engine, maxAge time.Duration, gvks []sc
 // mappingsSince returns the mappings of those kinds that are served as a read has found that began after began, and the
 // kinds of which none has found that.
 func mappingsSince(
-	s *snapshot.Snapshot, began snapshot.Tick, gvks []schema.GroupVersionKind,
+	s *snapshot.Snapshot, began snapshot.Seq, gvks []schema.GroupVersionKind,
 ) (served []meta.RESTMapping, missing []schema.GroupVersionKind) {
-	s = s.Since(began)
+	s = s.WithLastReset(began)
 	for _, gvk := range gvks {
 		mapping, current, err := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version})
 		if err == nil && !current {

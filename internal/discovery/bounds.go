@@ -172,7 +172,7 @@ func (b *groupBuilder) servedVersion(
 	if err := checkResources(resources); err != nil {
 		return snapshot.Version{Name: name, Err: versionError(b.name, name, http.StatusOK, err)}
 	}
-	b.table = snapshot.NewTableLike(b.table, resources)
+	b.table = snapshot.ReuseTable(b.table, resources)
 	return snapshot.Version{Name: name, Table: b.table.WithResourceList(list)}
 }
 

@@ -115,7 +115,7 @@ func (c *Client) setDocument(core, named *groupList) {
 func documentOf(core, named *groupList, last *snapshot.Document) *snapshot.Document {
 	aggregated := core.aggregated() && named.aggregated()
 	next := func() (*snapshot.Document, error) {
-		return last.Next(mergeGroups(slices.Concat(core.groups, named.groups)), aggregated), nil
+		return last.Successor(mergeGroups(slices.Concat(core.groups, named.groups)), aggregated), nil
 	}
 	if !aggregated || core.keepsResourceLists || named.keepsResourceLists {
 		document, _ := next()

@@ -10,6 +10,8 @@
 //	engine.go        the parts of a mapper, and how they are joined
 //	      ↓
 //	polls.go         what callers that wait for kinds share
+//	absences.go      lookups that found nothing, for NegativeTTL
+//	limits.go        how often clients and caches may read a version
 //	errors.go        what is in the tree of an error
 package engine
 
@@ -24,7 +26,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
@@ -32,7 +33,6 @@ import (
 	"github.com/freshmapper/freshmapper/internal/refresh"
 	"github.com/freshmapper/freshmapper/internal/reload"
 	"github.com/freshmapper/freshmapper/internal/report"
-	"github.com/freshmapper/freshmapper/internal/share"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -76,25 +76,15 @@ type Engine struct {
 	// else has the mapper.
 	Owner any
 
-	watchers []*refresh.Watcher    // none unless WatchAPIs
-	absent   *cache.LRUExpireCache // the lookups that found nothing, each an absence; nil without a NegativeTTL
+	watchers []*refresh.Watcher // none unless WatchAPIs
+	absences *absences          // nil without a NegativeTTL
 	confirms confirmLimits
 	started  atomic.Bool // Start was called, or a fleet runs the mapper
 	used     atomic.Bool // there was a use since TakeUse was called
 }
 
-// absence is that a lookup found nothing. It holds for NegativeTTL, unless something changes or is reset.
-type absence struct {
-	query      share.Key     // a hash: names may have any length
-	generation uint64        // after the last read of the lookup
-	reset      snapshot.Tick // before the lookup
-}
-
-// maxAbsences bounds the memory that lookups of more and more names can take.
-const maxAbsences = 4096
-
-// New makes the engine of a mapper for the API server of cfg, which sends its requests through httpClient. It
-// sends no request and starts no goroutine.
+// New makes the engine of a mapper for the API server of cfg, which sends its requests through httpClient. It sends no
+// request and starts no goroutine.
 func New(cfg *rest.Config, httpClient *http.Client, opts Options) (*Engine, error) {
 	e := &Engine{Options: opts}
 	e.Followed = &follow.Followed{Source: e}
@@ -110,9 +100,7 @@ func New(cfg *rest.Config, httpClient *http.Client, opts Options) (*Engine, erro
 	})
 	e.Followed.ReportSwitch = e.Reports.Followed
 	e.Followed.ReportWaiting = e.Reports.WaitingKinds
-	if opts.NegativeTTL > 0 {
-		e.absent = cache.NewLRUExpireCache(maxAbsences)
-	}
+	e.absences = newAbsences(opts.NegativeTTL)
 	client, err := discovery.NewClient(cfg, httpClient, discovery.Options{
 		RequestTimeout:   opts.RequestTimeout,
 		MaxResponseBytes: opts.MaxResponseBytes,
@@ -136,9 +124,9 @@ func New(cfg *rest.Config, httpClient *http.Client, opts Options) (*Engine, erro
 // failureGap returns how far apart two failures may be that count as following each other: UnhealthyAfter, or what is
 // longer than any pause of the mapper's own between two refreshes that fail, with the requests of one.
 func failureGap(opts Options) time.Duration {
-	pause := 2 * opts.MaxAge // as in the reloader's age
+	pause := 2 * opts.MaxAge // after a refresh by MaxAge that has failed
 	if opts.RefreshInterval > 0 || opts.WatchAPIs {
-		pause = max(pause, refresh.MostBackoff)
+		pause = max(pause, refresh.MaxBackoff)
 	}
 	return max(opts.UnhealthyAfter, pause+2*opts.RequestTimeout)
 }
@@ -158,8 +146,8 @@ func (e *Engine) TakeUse() bool { return e.used.Swap(false) }
 
 // Watching reports whether all watches for API changes are open.
 func (e *Engine) Watching() bool {
-	lost := func(w *refresh.Watcher) bool { return !w.Watching() }
-	return len(e.watchers) > 0 && !slices.ContainsFunc(e.watchers, lost)
+	isClosed := func(w *refresh.Watcher) bool { return !w.Watching() }
+	return len(e.watchers) > 0 && !slices.ContainsFunc(e.watchers, isClosed)
 }
 
 // Started reports whether somebody runs the mapper, or has run it.
@@ -173,11 +161,13 @@ func (e *Engine) Run(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	until := ctx
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a deadline cancels no read, and this does
+	// A deadline would cancel no read. So the refreshes have a context that is canceled when ctx ends, however it does.
+	canceled, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(until, cancel)()
-	refresh.Run(ctx, refresh.Options{Interval: e.Options.RefreshInterval, Watchers: e.watchers}, e.Reloader.Refresh)
+	stop := context.AfterFunc(ctx, cancel)
+	defer stop()
+	options := refresh.Options{Interval: e.Options.RefreshInterval, Watchers: e.watchers}
+	refresh.Run(canceled, options, e.Reloader.Refresh)
 }
 
 // NextPoll returns when a caller that waits, and has asked the server at a time, asks again: after a pause of

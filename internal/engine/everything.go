@@ -22,12 +22,13 @@ type Everything struct {
 	NotConfirmed error
 }
 
-// ReadAll returns everything. It is as fresh as a lookup: it sends no request if everything was read or confirmed within
-// MaxAge. Otherwise it reads the server first, until ctx ends, and for about 10 seconds at most if something is known.
+// ReadAll returns everything. It is as fresh as a lookup: it sends no request if everything was read or confirmed
+// within MaxAge. Otherwise it reads the server first, until ctx ends, and for about 10 seconds at most if something
+// is known.
 func (e *Engine) ReadAll(ctx context.Context) Everything {
 	all := Everything{}
 	began := time.Now()
-	wasRead := e.Reloader.Snapshot().Read()
+	wasRead := e.Reloader.Snapshot().HasDocument()
 	if wasRead {
 		all.NotConfirmed = e.Reloader.ConfirmAll(ctx)
 	}
@@ -56,4 +57,17 @@ func (e *Engine) ReadAll(ctx context.Context) Everything {
 		}
 	}
 	return all
+}
+
+// FailedVersions returns the versions whose last read failed, with the errors.
+func FailedVersions(s *snapshot.Snapshot) map[schema.GroupVersion]error {
+	failed := map[schema.GroupVersion]error{}
+	for _, g := range s.Groups() {
+		for _, v := range g.Versions() {
+			if v.Err != nil {
+				failed[schema.GroupVersion{Group: g.Name(), Version: v.Name}] = v.Err
+			}
+		}
+	}
+	return failed
 }

@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/follow"
@@ -31,7 +29,7 @@ func (e *Engine) Known(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 
 // KindsAt implements follow.Source.
 func (e *Engine) KindsAt(resource schema.GroupVersionResource) []string {
-	return e.Reloader.Snapshot().KindsAt(resource)
+	return e.Reloader.Snapshot().KindsOfResource(resource)
 }
 
 // Changed implements follow.Source.
@@ -46,48 +44,13 @@ func (e *Engine) Generation() uint64 {
 // Hint implements follow.Source.
 func (e *Engine) Hint(err error) string { return report.Hint(e.Reloader.Snapshot(), err) }
 
-const (
-	// confirmTimeout is how long a caller waits briefly.
-	confirmTimeout = 2 * time.Second
-	// confirmPeriod is the time between live reads of a version after a burst of confirmBurst: at most 19 in a minute.
-	confirmPeriod = 4 * time.Second
-	confirmBurst  = 4
-	// maxLimits bounds the memory that confirmations of more and more versions can take.
-	maxLimits = 4096
-)
-
-// confirmLimits has the limits of the live reads of each version, one for callers that wait briefly and one for the
-// others. The zero value is ready to use.
-type confirmLimits struct {
-	mu     sync.Mutex // held for a moment only
-	limits map[confirmLimit]*reload.Limit
-}
-
-type confirmLimit struct {
-	schema.GroupVersion
-	wait follow.Wait
-}
-
-// of returns the limit of the reads of a version.
-func (l *confirmLimits) of(gv schema.GroupVersion, wait follow.Wait) *reload.Limit {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	key := confirmLimit{gv, wait}
-	limit := l.limits[key]
-	if limit != nil {
-		return limit
-	}
-	if l.limits == nil || len(l.limits) >= maxLimits {
-		l.limits = map[confirmLimit]*reload.Limit{}
-	}
-	perSecond := 1 / float32(confirmPeriod.Seconds())
-	limit = reload.NewLimit(gv, flowcontrol.NewTokenBucketPassiveRateLimiter(perSecond, confirmBurst))
-	l.limits[key] = limit
-	return limit
-}
+// confirmTimeout is how long a caller waits briefly.
+const confirmTimeout = 2 * time.Second
 
 // Confirm implements follow.Source.
-func (e *Engine) Confirm(ctx context.Context, gvk schema.GroupVersionKind, wait follow.Wait) (*meta.RESTMapping, error) {
+func (e *Engine) Confirm(
+	ctx context.Context, gvk schema.GroupVersionKind, wait follow.Wait,
+) (*meta.RESTMapping, error) {
 	confirm := e.confirmBriefly
 	if wait == follow.WaitUntilRead {
 		confirm = e.confirmUntilRead
@@ -99,8 +62,8 @@ func (e *Engine) Confirm(ctx context.Context, gvk schema.GroupVersionKind, wait 
 	return e.mappingIn(s, gvk)
 }
 
-// confirmBriefly waits for confirmTimeout at most, and not at all if a read has had no answer for so long already, or if
-// no read is allowed now.
+// confirmBriefly waits for confirmTimeout at most, and not at all if a read has had no answer for so long already, or
+// if no read is allowed now.
 func (e *Engine) confirmBriefly(ctx context.Context, gv schema.GroupVersion) (*snapshot.Snapshot, error) {
 	slow := fmt.Errorf("%s is not confirmed: a read of it has had no answer for %v", gv, confirmTimeout)
 	if e.Reloader.WaitingFor(gv) >= confirmTimeout {
@@ -156,7 +119,7 @@ func (e *Engine) Poll(ctx context.Context, kinds []schema.GroupVersionKind) erro
 
 // pollDocument refreshes, unless that was asked for a moment ago.
 func (e *Engine) pollDocument(ctx context.Context) error {
-	_, err := e.Polls.Ask(ctx, e.Reloader.LastSeq(), pollAge, Question{}, func(ctx context.Context, _ snapshot.Tick) error {
+	_, err := e.Polls.Ask(ctx, e.Reloader.LastSeq(), pollAge, Question{}, func(ctx context.Context, _ snapshot.Seq) error {
 		return e.Reloader.Refresh(ctx)
 	})
 	return err
@@ -165,7 +128,7 @@ func (e *Engine) pollDocument(ctx context.Context) error {
 // PollVersion reads a version live, unless that was asked for less than age ago.
 func (e *Engine) PollVersion(ctx context.Context, gv schema.GroupVersion, age time.Duration) error {
 	live := Question{GroupVersionKind: gv.WithKind(""), Live: true}
-	_, err := e.Polls.Ask(ctx, e.Reloader.LastSeq(), age, live, func(ctx context.Context, _ snapshot.Tick) error {
+	_, err := e.Polls.Ask(ctx, e.Reloader.LastSeq(), age, live, func(ctx context.Context, _ snapshot.Seq) error {
 		_, err := e.Reloader.ReadLive(ctx, gv)
 		return err
 	})
@@ -183,7 +146,7 @@ func (e *Engine) mappingIn(s *snapshot.Snapshot, gvk schema.GroupVersionKind) (*
 	}
 	v := s.Group(gvk.Group).Version(gvk.Version)
 	switch {
-	case v == nil, v.Gone:
+	case v == nil:
 		return nil, err
 	case v.Err != nil:
 		return nil, e.Options.DiscoveryFailed(map[schema.GroupVersion]error{gvk.GroupVersion(): v.Err})

@@ -30,8 +30,8 @@ type Polls struct {
 
 // poll is a moment.
 type poll struct {
-	Began snapshot.Tick // the reads of its answers began later
-	At    time.Time     // zero: never
+	Began snapshot.Seq // the reads of its answers began later
+	At    time.Time    // zero: never
 }
 
 // Question is what is asked: whether a kind is served, or, without a kind, those of a version that are not known; or,
@@ -52,7 +52,7 @@ type Answer struct {
 // Ask returns an answer that is no older than age: that of others, or a new one, for which it calls ask. now is the
 // last sequence number. Ask waits until ctx ends; the reads go on for others.
 func (p *Polls) Ask(
-	ctx context.Context, now snapshot.Tick, age time.Duration, q Question, ask func(context.Context, snapshot.Tick) error,
+	ctx context.Context, now snapshot.Seq, age time.Duration, q Question, ask func(context.Context, snapshot.Seq) error,
 ) (*Answer, error) {
 	a, isNew := p.answer(now, age, q.bounded())
 	if isNew {
@@ -70,7 +70,7 @@ func (p *Polls) Ask(
 }
 
 // answer returns the latest answer to a question, or a new one if that is older than age.
-func (p *Polls) answer(now snapshot.Tick, age time.Duration, q Question) (a *Answer, isNew bool) {
+func (p *Polls) answer(now snapshot.Seq, age time.Duration, q Question) (a *Answer, isNew bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a = p.answers[q]

@@ -25,15 +25,15 @@ var (
 type pollsTest struct {
 	Polls
 	t     *testing.T
-	now   snapshot.Tick
+	now   snapshot.Seq
 	asked int
 }
 
 // ask asks, and returns after which sequence number the reads of the answer began.
-func (p *pollsTest) ask(age time.Duration, q Question) snapshot.Tick {
+func (p *pollsTest) ask(age time.Duration, q Question) snapshot.Seq {
 	p.t.Helper()
 	p.now++
-	a, err := p.Ask(context.Background(), p.now, age, q, func(context.Context, snapshot.Tick) error {
+	a, err := p.Ask(context.Background(), p.now, age, q, func(context.Context, snapshot.Seq) error {
 		p.asked++
 		return nil
 	})
@@ -123,7 +123,7 @@ func TestQuestionOutlivesItsCaller(t *testing.T) {
 	inPolls(t, func(p *pollsTest) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		slow := func(ctx context.Context, _ snapshot.Tick) error {
+		slow := func(ctx context.Context, _ snapshot.Seq) error {
 			time.Sleep(time.Minute)
 			return ctx.Err()
 		}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package follow is for clients and caches that keep a mapping which they got from a mapper of ours. A client or a cache
-// of controller-runtime's is right until the scope or the plural of a kind changes; then another one is needed. This
-// package tells when: which mapping the mapper knows for a kind now, and whether an answer of the server contradicts the
-// mapping that was used.
+// Package follow is for clients and caches that keep a mapping which they got from a mapper of ours. A client or a
+// cache of controller-runtime's is right until the scope or the plural of a kind changes; then another one is needed.
+// This package tells when: which mapping the mapper knows for a kind now, and whether an answer of the server
+// contradicts the mapping that was used.
 //
 // It knows the mapper by a Source, which FollowedOf returns. So the mapper exports nothing for it.
 //
@@ -43,8 +43,8 @@ type Mapper struct {
 // maxWrappers is how many mappers may wrap each other. Without a bound, one that wraps itself would never end.
 const maxWrappers = 16
 
-// Of returns the mapper for a client, or for a cache, that was given one: ours, or one that wraps ours and says so with a
-// method Unwrap() meta.RESTMapper. It returns nil for any other mapper.
+// Of returns the mapper for a client, or for a cache, that was given one: ours, or one that wraps ours and says so
+// with a method Unwrap() meta.RESTMapper. It returns nil for any other mapper.
 func Of(mapper meta.RESTMapper, wait Wait) *Mapper {
 	inner := mapper
 	for range maxWrappers {
@@ -68,9 +68,9 @@ func newMapper(mapper meta.RESTMapper, followed *Followed, wait Wait, wrapped bo
 	return m
 }
 
-// Mapping returns the mapping of a kind. If the kind is not found, it is the one with which a request was answered last:
-// so the next request is sent, and gets the server's own answer. Such a kind is looked up once in a generation, because
-// each lookup reads the server.
+// Mapping returns the mapping of a kind. If the kind is not found, it is the one with which a request was answered
+// last: so the next request is sent, and gets the server's own answer. Such a kind is looked up once in a generation,
+// because each lookup reads the server.
 func (m *Mapper) Mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	before := m.memory.Get(gvk)
 	generation := m.Generation()
@@ -144,7 +144,8 @@ func (m *Mapper) NewMapping(ctx context.Context, used *meta.RESTMapping, reply R
 	return now, nil
 }
 
-// Refuses returns why a request must not be sent with a mapping, or "". namespace is that of a write; of a read it is "".
+// Refuses returns why a request must not be sent with a mapping, or "". namespace is that of a write; of a read it is
+// "".
 func (m *Mapper) Refuses(used *meta.RESTMapping, namespace string) (why string) {
 	if namespace != "" && m.reachesClusterScoped(used) {
 		return fmt.Sprintf("%s is cluster-scoped now and was namespaced before, so there is no %s in namespace %q any more; "+

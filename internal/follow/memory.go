@@ -35,8 +35,8 @@ const (
 	missing
 )
 
-// isNews reports whether it says something new that a request with a mapping was answered. Of a missing kind it does not,
-// because requests go on with the old mapping.
+// isNews reports whether it says something new that a request with a mapping was answered. Of a missing kind it does
+// not, because requests go on with the old mapping.
 func (r record) isNews(used *meta.RESTMapping) bool {
 	switch r.state {
 	case unused:

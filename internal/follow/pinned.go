@@ -14,8 +14,8 @@ func Differ(a, b *meta.RESTMapping) bool {
 	return a.Resource != b.Resource || a.Scope.Name() != b.Scope.Name()
 }
 
-// PinnedMapper is a mapper that has one mapping, and asks another mapper for all other kinds. A cache that was made with
-// it never learns of another path.
+// PinnedMapper is a mapper that has one mapping, and asks another mapper for all other kinds. A cache that was made
+// with it never learns of another path.
 type PinnedMapper struct {
 	meta.RESTMapper
 	Mapping *meta.RESTMapping

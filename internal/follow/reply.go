@@ -63,8 +63,8 @@ func isAboutPath(details *metav1.StatusDetails) bool {
 	return details.Name == ""
 }
 
-// ReplyOfList is ReplyOf for the answer to a list. An object that does not fit the scope contradicts the mapping: at the
-// path of all namespaces the server lists a kind, whatever its scope.
+// ReplyOfList is ReplyOf for the answer to a list. An object that does not fit the scope contradicts the mapping: at
+// the path of all namespaces the server lists a kind, whatever its scope.
 func ReplyOfList(used *meta.RESTMapping, list runtime.Object, err error) Reply {
 	if err != nil || !meta.IsListType(list) {
 		return ReplyOf(err)

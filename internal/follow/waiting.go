@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// waiting has the kinds that caches wait for: kinds that are not served, or may not be listed. The zero value is ready to
-// use.
+// waiting has the kinds that caches wait for: kinds that are not served, or may not be listed. The zero value is
+// ready to use.
 type waiting struct {
 	mu      sync.Mutex
 	reasons map[schema.GroupVersionKind]map[any]error // by kind and cache, why it waits
 }
 
-// SetWaiting notes why a cache waits for a kind, or with nil that it does not. It reports whether the log should say so:
-// the cache did not wait before, or for another reason. A cache is any comparable value.
+// SetWaiting notes why a cache waits for a kind, or with nil that it does not. It reports whether the log should say
+// so: the cache did not wait before, or for another reason. A cache is any comparable value.
 func (f *Followed) SetWaiting(cache any, gvk schema.GroupVersionKind, reason error) (changed bool) {
 	before, caches := f.waiting.set(cache, gvk, reason)
 	begins := before == nil && reason != nil
@@ -30,8 +30,8 @@ func (f *Followed) SetWaiting(cache any, gvk schema.GroupVersionKind, reason err
 	return begins || before.Error() != reason.Error()
 }
 
-// set sets the reason why a cache waits for a kind, or removes it. It returns the one before, and how many caches wait for
-// the kind now.
+// set sets the reason why a cache waits for a kind, or removes it. It returns the one before, and how many caches
+// wait for the kind now.
 func (w *waiting) set(cache any, gvk schema.GroupVersionKind, reason error) (before error, caches int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -31,96 +31,165 @@ import (
 )
 
 const (
-	added    = `{"type":"ADDED","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"foo","resourceVersion":"6"}}}` + "\n"
-	bookmark = `{"type":"BOOKMARK","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9"}}}` + "\n"
-	list     = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1",`
-	expired  = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410,"reason":"Expired"}}` + "\n"
-	broken   = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":500,"message":"a secret"}}` + "\n"
-	echo     = `{"kind":"Status","message":"no such token: a-secret-that-was-sent"}`
-	crds     = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	added = `{"type":"ADDED","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",` +
+		`"metadata":{"name":"foo","resourceVersion":"6"}}}` + "\n"
+	bookmark = `{"type":"BOOKMARK","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",` +
+		`"metadata":{"resourceVersion":"9"}}}` + "\n"
+	deleted = " {\n \"type\" : \"DELETED\" , \"object\" : { \"metadata\" : {\"resourceVersion\":\"6\"} } }"
+	list    = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1",`
+	expired = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410,"reason":"Expired"}}` + "\n"
+	broken  = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":500,"message":"a secret"}}` + "\n"
+	leak    = `{"kind":"Status","message":"no such token: a-secret-that-was-sent"}` // of what the request has sent
+	crds    = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 )
 
-// Whatever answers the first list or the first watches get, the next watch begins where the last one ended. If that
-// place is lost it begins with a list, and rings the bell. A line is logged if something is wrong.
-func TestWatcherTriesAgain(t *testing.T) {
-	ends := func(body string) answer { return answer{body: body, end: io.EOF} }
-	const resumed, anew = "list, watch from 5, watch from 6", "list, watch from 5, list, watch from 5"
-	const moved, movedAnew = "list, watch from 5, watch from 9, watch from 6", "list, watch from 5, watch from 9, list, watch from 5"
-	for name, tt := range map[string]struct {
-		answer answer // to the first watch, to the second after a bookmark, or to the first list
-		asks   string
-		logs   string // "" for nothing
-	}{
-		"ended after an event":      {ends(added), resumed, ""},
-		"cut":                       {answer{body: added, end: syscall.ECONNRESET}, resumed, ""},
-		"cut in an event":           {ends(added + bookmark[:20]), resumed, ""},
-		"not 200":                   {answer{code: 203, body: added, end: io.EOF}, resumed, ""},
-		"redirected on the host":    {answer{code: 307, location: "/elsewhere", end: io.EOF}, resumed, ""}, // to a URL without parameters
-		"a deletion, with spaces":   {ends(" {\n \"type\" : \"DELETED\" , \"object\" : { \"metadata\" : {\"resourceVersion\":\"6\"} } }"), resumed, ""},
-		"a version with odd signs":  {ends(strings.Replace(added, "6", "a&b=c ", 1)), "list, watch from 5, watch from a&b=c ", ""},
-		"resumed":                   {ends(added), moved, ""},
-		"resumed and expired":       {ends(expired), movedAnew, ""},
-		"resumed and refused so":    {answer{code: 410, end: io.EOF}, movedAnew, ""},
-		"resumed and refused":       {answer{code: 500, end: io.EOF}, movedAnew, "trying again"},
-		"resumed, no connection":    {answer{err: syscall.ECONNREFUSED}, movedAnew, "refused"},
-		"expired":                   {ends(expired), anew, "watch of " + crds + " failed: the server ended the watch with error 410 Gone"},
-		"refused as expired":        {answer{code: 410, end: io.EOF}, anew, "watch of " + crds + " failed: the server answered 410 Gone"},
-		"an error":                  {answer{body: added + broken}, anew, "500 Internal"},
-		"refused without end":       {answer{code: 500, body: strings.Repeat(" ", 3<<20)}, anew, "limit of 2097152 bytes"},
-		"no answer":                 {answer{delay: time.Hour}, anew, "no complete answer within 30s"},
-		"a page":                    {ends("<html>"), anew, "not a watch event"},
-		"no event":                  {ends("{}"), anew, "not a watch event"},
-		"a type that is a list":     {ends(`{"type":["a secret"]}`), anew, "not a watch event"},
-		"an unknown type":           {ends(`{"type":"a secret"}`), anew, "not a watch event"},
-		"a nested event":            {answer{body: `{"type":` + strings.Repeat("[", 500<<10)}, anew, "not a watch event"},
-		"an error without a code":   {ends(`{"type":"ERROR"}`), anew, "with error 0"},
-		"a huge event":              {answer{body: strings.Replace(added, "foo", strings.Repeat("x", 3<<20), 1)}, anew, "limit of 2097152 bytes"},
-		"blanks":                    {answer{body: strings.Repeat(" ", 3<<20)}, anew, "limit of 2097152 bytes"},
-		"a huge version":            {answer{body: strings.Replace(added, "6", strings.Repeat("6", 300), 1)}, anew, "more than 256 bytes"},
-		"an event without version":  {ends(strings.Replace(added, `"6"`, `""`, 1)), anew, "no resourceVersion"},
-		"an echo":                   {answer{code: 500, body: echo, end: io.EOF}, anew, "no such token: [redacted]"},
-		"redirected to another one": {answer{code: 302, location: "http://elsewhere.invalid", end: io.EOF}, anew, "redirects to another host"},
+// ends is an answer after which the server ends the connection.
+func ends(body string) answer { return answer{body: body, end: io.EOF} }
 
-		"list with an echo":        {answer{code: 500, body: echo, end: io.EOF}, "list", "no such token: [redacted]"},
-		"list refused":             {answer{err: syscall.ECONNREFUSED}, "list", "refused"},
-		"list refused as expired":  {answer{code: 410, end: io.EOF}, "list", "list of " + crds + " failed: the server answered 410 Gone"},
-		"list forbidden":           {answer{code: 403, end: io.EOF}, "list", "ClusterRole"},
-		"list unauthorized":        {answer{code: 401, end: io.EOF}, "list", "the server does not accept the credentials"},
-		"list not served":          {answer{code: 404, body: "404 page not found", end: io.EOF}, "list", "does not serve"},
-		"list in vain":             {answer{delay: time.Hour}, "list", "deadline exceeded"},
-		"list is a page":           {ends("<html>"), "list", "not a list"},
-		"list without version":     {ends(list + `"metadata":{},"items":[]}`), "list", "no resourceVersion"},
-		"list version is a number": {ends(list + `"metadata":{"resourceVersion":5}}`), "list", "cannot unmarshal"},
-		"list with huge version":   {ends(list + `"metadata":{"resourceVersion":"` + strings.Repeat("5", 300) + `"}}`), "list", "more than 256 bytes"},
-		"list nested":              {ends(list + `"items":` + strings.Repeat("[", 20_000)), "list", "depth"},
-		"list without end":         {answer{body: list + strings.Repeat(" ", 3<<20)}, "list", "limit of 2097152 bytes"},
-		"list cut":                 {ends(list + `"items":[{}`), "list", "unexpected end"},
+// failure is an answer, and what is logged for it.
+type failure struct {
+	answer answer
+	logs   string
+}
+
+// A watch that ends without an error is resumed where it ended, whatever has ended it. Nothing is logged.
+func TestWatchIsResumed(t *testing.T) {
+	for name, first := range map[string]answer{
+		"ended after an event":   ends(added),
+		"cut":                    {body: added, end: syscall.ECONNRESET},
+		"cut in an event":        ends(added + bookmark[:20]),
+		"not 200":                {code: 203, body: added, end: io.EOF},
+		"redirected on the host": {code: 307, location: "/elsewhere", end: io.EOF}, // to a URL without parameters
+		"a deletion with spaces": ends(deleted),
 	} {
 		t.Run(name, func(t *testing.T) {
-			opens := tt.asks == resumed || tt.answer.err == nil && tt.answer.code == 0 && tt.answer.delay == 0
-			lists, watches, asks, rings := []answer(nil), []answer{tt.answer, {}}, tt.asks, "plainly"
-			switch tt.asks {
-			case "list":
-				lists, watches, asks, opens = []answer{tt.answer}, []answer{{}}, "list, list, watch from 5", false
-			case moved, movedAnew:
-				watches, opens = []answer{ends(bookmark), tt.answer, {}}, true
-			}
-			if opens { // then it may have missed, or has seen, an event
-				rings = "an event"
-			}
-			whileWatching(t, lists, watches, func(t *testing.T, w *watcherTest) {
-				time.Sleep(40 * time.Second)
-				now := w.look()
-				if now.asks != asks || now.rung != rings || !w.Watching() {
-					t.Errorf("after 40 seconds it has asked for %s, and rung %s, watching %v; want %s, %s, true", now.asks, now.rung, w.Watching(), asks, rings)
-				}
-				logged := strings.Join(now.lines, "\n")
-				if len(now.lines) > 1 || (logged != "") != (tt.logs != "") || !strings.Contains(logged, tt.logs) || strings.Contains(logged, "secret") {
-					t.Errorf("logged %q; want one line with %q, or none if that is empty, and no secret that the server says", logged, tt.logs)
-				}
-			})
+			asks := "list, watch from 5, watch from 6"
+			triesAgain(t, nil, []answer{first, {}}, asks, firedForEvent, "")
 		})
 	}
+
+	t.Run("a version with odd signs", func(t *testing.T) {
+		odd := ends(strings.Replace(added, "6", "a&b=c ", 1))
+		triesAgain(t, nil, []answer{odd, {}}, "list, watch from 5, watch from a&b=c ", firedForEvent, "")
+	})
+
+	t.Run("a second time", func(t *testing.T) {
+		asks := "list, watch from 5, watch from 9, watch from 6"
+		triesAgain(t, nil, []answer{ends(bookmark), ends(added), {}}, asks, firedForEvent, "")
+	})
+}
+
+// A watch that cannot be resumed begins with a list again. That the place is too old is ordinary, and not logged.
+func TestWatchThatCannotBeResumedBeginsWithAList(t *testing.T) {
+	for name, second := range map[string]failure{
+		"expired":       {ends(expired), ""},
+		"refused as so": {answer{code: 410, end: io.EOF}, ""},
+		"refused":       {answer{code: 500, end: io.EOF}, "trying again"},
+		"no connection": {answer{err: syscall.ECONNREFUSED}, "refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asks := "list, watch from 5, watch from 9, list, watch from 5"
+			triesAgain(t, nil, []answer{ends(bookmark), second.answer, {}}, asks, firedForEvent, second.logs)
+		})
+	}
+}
+
+// A watch that fails begins with a list again. If it was open, it may have missed an event.
+func TestWatchThatFailsBeginsWithAList(t *testing.T) {
+	huge := strings.Repeat("x", 3<<20)
+	longVersion := strings.Replace(added, "6", strings.Repeat("6", 300), 1)
+	gone := "watch of " + crds + " failed: the server ended the watch with error 410 Gone"
+	for name, first := range map[string]failure{
+		"expired":                 {ends(expired), gone},
+		"an error":                {answer{body: added + broken}, "500 Internal"},
+		"a page":                  {ends("<html>"), "not a watch event"},
+		"no event":                {ends("{}"), "not a watch event"},
+		"a type that is a list":   {ends(`{"type":["a secret"]}`), "not a watch event"},
+		"an unknown type":         {ends(`{"type":"a secret"}`), "not a watch event"},
+		"a nested event":          {answer{body: `{"type":` + strings.Repeat("[", 500<<10)}, "not a watch event"},
+		"an error without a code": {ends(`{"type":"ERROR"}`), "with error 0"},
+		"a huge event":            {answer{body: strings.Replace(added, "foo", huge, 1)}, "limit of 2097152 bytes"},
+		"blanks":                  {answer{body: strings.Repeat(" ", 3<<20)}, "limit of 2097152 bytes"},
+		"a huge version":          {answer{body: longVersion}, "more than 256 bytes"},
+		"no version":              {ends(strings.Replace(added, `"6"`, `""`, 1)), "no resourceVersion"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asks := "list, watch from 5, list, watch from 5"
+			triesAgain(t, nil, []answer{first.answer, {}}, asks, firedForEvent, first.logs)
+		})
+	}
+}
+
+// A watch that does not open begins with a list again. It has missed nothing that the first list has not.
+func TestWatchThatDoesNotOpenBeginsWithAList(t *testing.T) {
+	blanks := strings.Repeat(" ", 3<<20)
+	away := answer{code: 302, location: "http://elsewhere.invalid", end: io.EOF}
+	for name, first := range map[string]failure{
+		"refused as expired":  {answer{code: 410, end: io.EOF}, "watch of " + crds + " failed: the server answered 410 Gone"},
+		"refused without end": {answer{code: 500, body: blanks}, "limit of 2097152 bytes"},
+		"no answer":           {answer{delay: time.Hour}, "no complete answer within 30s"},
+		"what was sent":       {answer{code: 500, body: leak, end: io.EOF}, "no such token: [redacted]"},
+		"redirected away":     {away, "redirects to another host"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asks := "list, watch from 5, list, watch from 5"
+			triesAgain(t, nil, []answer{first.answer, {}}, asks, firedPlainly, first.logs)
+		})
+	}
+}
+
+// A list that fails is tried again.
+func TestListIsTriedAgain(t *testing.T) {
+	longVersion := list + `"metadata":{"resourceVersion":"` + strings.Repeat("5", 300) + `"}}`
+	for name, first := range map[string]failure{
+		"what was sent":       {answer{code: 500, body: leak, end: io.EOF}, "no such token: [redacted]"},
+		"refused":             {answer{err: syscall.ECONNREFUSED}, "refused"},
+		"refused as expired":  {answer{code: 410, end: io.EOF}, "list of " + crds + " failed: the server answered 410 Gone"},
+		"forbidden":           {answer{code: 403, end: io.EOF}, "ClusterRole"},
+		"unauthorized":        {answer{code: 401, end: io.EOF}, "the server does not accept the credentials"},
+		"not served":          {answer{code: 404, body: "404 page not found", end: io.EOF}, "does not serve"},
+		"no answer":           {answer{delay: time.Hour}, "deadline exceeded"},
+		"a page":              {ends("<html>"), "not a list"},
+		"no version":          {ends(list + `"metadata":{},"items":[]}`), "no resourceVersion"},
+		"version is a number": {ends(list + `"metadata":{"resourceVersion":5}}`), "cannot unmarshal"},
+		"a huge version":      {ends(longVersion), "more than 256 bytes"},
+		"nested":              {ends(list + `"items":` + strings.Repeat("[", 20_000)), "depth"},
+		"without end":         {answer{body: list + strings.Repeat(" ", 3<<20)}, "limit of 2097152 bytes"},
+		"cut":                 {ends(list + `"items":[{}`), "unexpected end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			triesAgain(t, []answer{first.answer}, []answer{{}}, "list, list, watch from 5", firedPlainly, first.logs)
+		})
+	}
+}
+
+// triesAgain runs a watcher for 40 seconds. By then it must have sent these requests, have fired the trigger so, watch,
+// and have logged one line with a text, or none if that is empty. A server's secrets are not logged.
+func triesAgain(t *testing.T, lists, watches []answer, asks, fired, logs string) {
+	t.Helper()
+	whileWatching(t, lists, watches, func(t *testing.T, w *watcherTest) {
+		time.Sleep(40 * time.Second)
+
+		now := w.look()
+		if now.asks != asks {
+			t.Errorf("after 40 seconds it has asked for %s; want %s", now.asks, asks)
+		}
+		if now.fired != fired {
+			t.Errorf("after 40 seconds the trigger was fired: %s; want %s", now.fired, fired)
+		}
+		if !w.Watching() {
+			t.Error("after 40 seconds no watch is open")
+		}
+		if logs == "" {
+			if len(now.lines) > 0 {
+				t.Errorf("logged %q; want nothing", now.lines)
+			}
+			return
+		}
+		if len(now.lines) != 1 || !strings.Contains(now.lines[0], logs) || strings.Contains(now.lines[0], "secret") {
+			t.Errorf("logged %q; want one line with %q, and no secret that the server says", now.lines, logs)
+		}
+	})
 }
 
 // A watch that breaks off, or gets no answer, shows that the server has failed (R6). One that the server ends does not,
@@ -157,7 +226,7 @@ func TestBrokenWatchIsTheServersFailure(t *testing.T) {
 }
 
 // However a watch fails, it is asked for less and less often, down to a few times
-// a minute, and one line says so. If watches do not stay open, none rings as for an event.
+// a minute, and one line says so. If watches do not stay open, none fires the trigger as for an event.
 func TestWatcherIsNoStorm(t *testing.T) {
 	for name, watch := range map[string]answer{
 		"closed at once":        {end: io.EOF},
@@ -174,12 +243,13 @@ func TestWatcherIsNoStorm(t *testing.T) {
 			}
 			time.Sleep(10 * time.Minute)
 			if now := w.look(); now.watches < 20 || now.watches > 50 || now.lists > now.watches+1 {
-				t.Errorf("%s: %d watches and %d lists in 10 minutes; want 20 to 50 watches, as pauses grow to 8 to 32 seconds, and a list for each at most", name, now.watches, now.lists)
+				t.Errorf("%s: %d watches and %d lists in 10 minutes; want 20 to 50 watches, as pauses grow to 8 to 32 seconds, "+
+					"and a list for each at most", name, now.watches, now.lists)
 			}
 			time.Sleep(time.Minute)
 			now := w.look()
-			if now.rung == "an event" && watch.body != added {
-				t.Errorf("%s: rung as for an event: its echoes cost more requests than it", name)
+			if now.fired == firedForEvent && watch.body != added {
+				t.Errorf("%s: fired as for an event, whose rechecks cost more requests than it", name)
 			}
 			if len(now.lines) != 1 || w.Watching() {
 				t.Errorf("%s: logged %q, watching between two watches %v; want one line, and not", name, now.lines, w.Watching())
@@ -189,24 +259,46 @@ func TestWatcherIsNoStorm(t *testing.T) {
 }
 
 // A watch is given up after 10 minutes and a half at most, whether the server ends it when it was asked to or has died
-// without a word. The next one begins where it ended, at once if the server ended it, and rings nobody.
+// without a word. The next one begins where it ended, at once if the server ended it, and fires no trigger.
 func TestWatchesLastForMinutes(t *testing.T) {
-	for name, watch := range map[string]answer{"ended": {body: bookmark, end: io.EOF, lasts: true}, "silent": {body: bookmark}} {
-		whileWatching(t, nil, []answer{watch}, func(t *testing.T, w *watcherTest) {
-			w.look()
-			time.Sleep(10*time.Minute + 31*time.Second)
-			requests := append(w.look().asked, request{}, request{})
-			asked, _ := strconv.Atoi(requests[1].query.Get("timeoutSeconds"))
-			late := requests[2].at.Sub(requests[1].at).Round(time.Second) - time.Duration(asked)*time.Second
-			if asked < 300 || asked > 600 || requests[2].what != "watch from 9" || late < 0 || late > 31*time.Second || late > 0 && name == "ended" {
-				t.Errorf("%s: a watch of %d seconds, then %v later a %s; want 300 to 600, and a watch from 9 at once if the server has ended it, else within 31s", name, asked, late, requests[2].what)
-			}
-			time.Sleep(24 * time.Hour)
-			if now := w.look(); now.watches < 130 || now.watches > 290 || now.lists != 1 || now.rung != "not" || len(now.lines) > 0 {
-				t.Errorf("%s: %d watches and %d lists in a day, rung %s, logged %q; want 130 to 290 of 5 to 10 minutes, one list, no ring and no line", name, now.watches, now.lists, now.rung, now.lines)
-			}
-		})
-	}
+	t.Run("ended", func(t *testing.T) { lastsForMinutes(t, answer{body: bookmark, end: io.EOF, lasts: true}, 0) })
+	t.Run("dead", func(t *testing.T) { lastsForMinutes(t, answer{body: bookmark}, 31*time.Second) })
+}
+
+// lastsForMinutes checks that watches last for 5 to 10 minutes, and that the next one follows soon.
+func lastsForMinutes(t *testing.T, watch answer, mostLate time.Duration) {
+	t.Helper()
+	whileWatching(t, nil, []answer{watch}, func(t *testing.T, w *watcherTest) {
+		w.look()
+		time.Sleep(10*time.Minute + 31*time.Second)
+
+		requests := w.look().asked
+		if len(requests) < 3 {
+			t.Fatalf("%d requests in 10 minutes and a half, want a list and two watches", len(requests))
+		}
+		first, second := requests[1], requests[2]
+		asked, _ := strconv.Atoi(first.query.Get("timeoutSeconds"))
+		if asked < 300 || asked > 600 {
+			t.Errorf("a watch of %d seconds; want 300 to 600", asked)
+		}
+		if second.what != "watch from 9" {
+			t.Errorf("then a %s; want a watch from 9", second.what)
+		}
+		late := second.at.Sub(first.at).Round(time.Second) - time.Duration(asked)*time.Second
+		if late < 0 || late > mostLate {
+			t.Errorf("the second watch begins %v after the end of the first; want %v at most", late, mostLate)
+		}
+
+		time.Sleep(24 * time.Hour)
+		now := w.look()
+		if now.watches < 130 || now.watches > 290 || now.lists != 1 {
+			t.Errorf("%d watches and %d lists in a day; want 130 to 290 of 5 to 10 minutes, and one list",
+				now.watches, now.lists)
+		}
+		if now.fired != notFired || len(now.lines) > 0 {
+			t.Errorf("in a day the trigger was fired: %s, logged %q; want not, and no line", now.fired, now.lines)
+		}
+	})
 }
 
 // A list takes no more memory than its bound, however many objects are in it; one that is larger is refused. A stream
@@ -229,12 +321,18 @@ func TestWatchesTakeLittleMemory(t *testing.T) {
 			runtime.GC()
 			runtime.ReadMemStats(&after)
 			now := w.look()
-			kept, made, most := int64(after.HeapAlloc-before.HeapAlloc), after.TotalAlloc-before.TotalAlloc, uint64(12*now.lists*(2<<20))
-			if kept > 1<<20 || name != "events" && made > most {
-				t.Errorf("%s: %d bytes are kept, %d were allocated; want less than 1 MiB, and %d (12 times the bound of 2 MiB for each list)", name, kept, made, most)
+			if kept := int64(after.HeapAlloc - before.HeapAlloc); kept > 1<<20 {
+				t.Errorf("%s: %d bytes are kept; want less than 1 MiB", name, kept)
 			}
-			if w.Watching() == (name == "a list beyond it") || now.watches > 1 {
-				t.Errorf("%s: watching: %v, after %d watches; a list beyond the bound is refused, the others are followed by one watch", name, w.Watching(), now.watches)
+			made := after.TotalAlloc - before.TotalAlloc
+			most := uint64(12 * now.lists * (2 << 20))
+			if name != "events" && made > most {
+				t.Errorf("%s: %d bytes were allocated; want %d: 12 times the bound of 2 MiB for each list", name, made, most)
+			}
+			refused := name == "a list beyond it"
+			if w.Watching() == refused || now.watches > 1 {
+				t.Errorf("%s: watching: %v, after %d watches; want that a list beyond the bound is refused, "+
+					"and the others are followed by one watch", name, w.Watching(), now.watches)
 			}
 		})
 	}
@@ -243,31 +341,37 @@ func TestWatchesTakeLittleMemory(t *testing.T) {
 // A transport may go on after its request was cancelled. When its context ends, the watcher gives up what is stuck. An
 // opening that is stuck is given up after RequestTimeout, and a body soon after the watch should have ended.
 func TestStuckWatch(t *testing.T) {
-	for _, where := range []string{"list opening", "list reading", "watch opening", "watch reading", "watch closing", "watch reading and closing"} {
-		for _, heals := range []bool{false, true} {
-			t.Run(where, func(t *testing.T) {
-				lists, stuck := []answer(nil), []answer{{body: bookmark, stuck: where}}
-				if strings.HasPrefix(where, "list") {
-					stuck[0].body = list + `"metadata":{"resourceVersion":"5"}}`
-				}
-				if !heals {
-					stuck = slices.Repeat(stuck, 100)
-				}
-				watches := append(stuck, answer{})
-				if strings.HasPrefix(where, "list") {
-					lists, watches = stuck, []answer{{}}
-				}
-				whileWatching(t, lists, watches, func(t *testing.T, w *watcherTest) {
-					time.Sleep(20 * time.Second)
-					if heals {
-						time.Sleep(15 * time.Minute)
-						if !w.Watching() {
-							t.Error("15 minutes after one request was stuck no watch is open")
-						}
-					}
-				})
-			})
+	for _, where := range []string{
+		"list opening", "list reading", "watch opening", "watch reading", "watch closing", "watch reading and closing",
+	} {
+		stuck := answer{body: bookmark, stuck: where}
+		isList := strings.HasPrefix(where, "list")
+		if isList {
+			stuck.body = list + `"metadata":{"resourceVersion":"5"}}`
 		}
+
+		t.Run(where+" each time", func(t *testing.T) {
+			all := slices.Repeat([]answer{stuck}, 100)
+			lists, watches := []answer(nil), append(all, answer{})
+			if isList {
+				lists, watches = all, []answer{{}}
+			}
+			// The helper fails the test if the watcher does not end with its context.
+			whileWatching(t, lists, watches, func(*testing.T, *watcherTest) { time.Sleep(20 * time.Second) })
+		})
+
+		t.Run(where+" once", func(t *testing.T) {
+			lists, watches := []answer(nil), []answer{stuck, {}}
+			if isList {
+				lists, watches = []answer{stuck}, []answer{{}}
+			}
+			whileWatching(t, lists, watches, func(t *testing.T, w *watcherTest) {
+				time.Sleep(15 * time.Minute)
+				if !w.Watching() {
+					t.Error("15 minutes after one request was stuck no watch is open")
+				}
+			})
+		})
 	}
 }
 
@@ -277,17 +381,17 @@ type answer struct {
 	code     int    // 0: 200
 	location string // of a redirect
 	body     string // what is sent,
-	end      error  // and what comes then; nil: nothing, for ever
+	end      error  // and what comes then; nil: nothing, until the test ends
 	delay    time.Duration
 	lasts    bool   // the end comes when it was asked for
-	stuck    string // "opening", "reading", "closing": what ends an hour later, whether the request is cancelled or not
+	stuck    string // "opening", "reading", "closing": what ends an hour later, also if the request is canceled
 }
 
-// A watcherTest is a watcher that runs, and its server, which answers lists well after some other
-// answers, and watches with one answer after the other, the last one for ever.
+// A watcherTest is a watcher that runs, and its server, which answers lists well after some other answers, and watches
+// with one answer after the other, then with the last one again and again.
 type watcherTest struct {
 	*Watcher
-	bell           *Doorbell
+	trigger        *trigger
 	lists, watches []answer
 
 	mu    sync.Mutex
@@ -304,19 +408,26 @@ type request struct {
 	at    time.Time
 }
 
-// seen is what has happened so far, and how the bell was rung since the last look.
+// How the trigger was fired.
+const (
+	notFired      = "not"
+	firedPlainly  = "plainly"
+	firedForEvent = "for an event"
+)
+
+// seen is what has happened so far, and how the trigger was fired since the last look.
 type seen struct {
 	asked                []request
 	asks                 string // in words
 	lists, watches, open int
 	lines                []string
-	rung                 string // "not", "plainly" or "an event"
+	fired                string
 }
 
 func (w *watcherTest) look() seen {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := seen{asked: slices.Clone(w.asked), open: w.open, lines: slices.Clone(w.lines), rung: "not"}
+	now := seen{asked: slices.Clone(w.asked), open: w.open, lines: slices.Clone(w.lines), fired: notFired}
 	var asks []string
 	for _, r := range w.asked {
 		asks = append(asks, r.what)
@@ -324,12 +435,13 @@ func (w *watcherTest) look() seen {
 			now.lists++
 		}
 	}
-	now.asks, now.watches = strings.Join(asks, ", "), len(asks)-now.lists
-	if len(w.bell.rung) > 0 {
-		now.rung = "plainly"
+	now.asks = strings.Join(asks, ", ")
+	now.watches = len(asks) - now.lists
+	if len(w.trigger.fired) > 0 {
+		now.fired = firedPlainly
 	}
-	if w.bell.drain() {
-		now.rung = "an event"
+	if w.trigger.take() {
+		now.fired = firedForEvent
 	}
 	return now
 }
@@ -338,16 +450,19 @@ func (w *watcherTest) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Path == "/elsewhere" {
 		return w.response(req, answer{body: added, end: io.EOF})
 	}
-	query, what, n := req.URL.Query(), "list", 0
-	answers := append(slices.Clone(w.lists), answer{body: list + `"metadata":{"resourceVersion":"5"},"items":[]}`, end: io.EOF})
+	query := req.URL.Query()
+	what := "list"
+	answers := append(slices.Clone(w.lists), ends(list+`"metadata":{"resourceVersion":"5"},"items":[]}`))
 	if query.Get("watch") == "true" {
-		what, answers = "watch from "+query.Get("resourceVersion"), w.watches
+		what = "watch from " + query.Get("resourceVersion")
+		answers = w.watches
 	}
 	if query.Get("limit") != "1" && (query.Get("allowWatchBookmarks") != "true" || query.Get("timeoutSeconds") == "") ||
 		!strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata") {
 		return nil, errors.New("the request asks for too much")
 	}
 	w.mu.Lock()
+	n := 0
 	for _, r := range w.asked {
 		if r.what[:4] == what[:4] {
 			n++
@@ -432,8 +547,9 @@ func whileWatching(t *testing.T, lists, watches []answer, test func(t *testing.T
 	t.Helper()
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	synctest.Test(t, func(t *testing.T) {
-		w := &watcherTest{bell: NewDoorbell(), lists: lists, watches: watches}
-		cfg, httpClient := &clientrest.Config{Host: "http://in-memory", QPS: -1}, &http.Client{Transport: w, Timeout: time.Second}
+		w := &watcherTest{trigger: newTrigger(), lists: lists, watches: watches}
+		cfg := &clientrest.Config{Host: "http://in-memory", QPS: -1}
+		httpClient := &http.Client{Transport: w, Timeout: time.Second}
 		client, err := discovery.NewClient(cfg, httpClient, discovery.Options{
 			RequestTimeout: 30 * time.Second, MaxResponseBytes: 64 << 20, Failed: func() { w.failures.Add(1) },
 		})
@@ -444,22 +560,29 @@ func whileWatching(t *testing.T, lists, watches []answer, test func(t *testing.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.Watcher = NewWatchers(watching, func(write func(logr.Logger)) { write(funcr.New(w.log, funcr.Options{})) }, func() {})[0]
+		log := func(write func(logr.Logger)) { write(funcr.New(w.log, funcr.Options{})) }
+		w.Watcher = NewWatchers(watching, log, func() {})[0]
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			w.run(ctx, w.bell)
+			w.run(ctx, w.trigger)
 		}()
 		defer func() { // even if test gives up
-			start, most := time.Now(), time.Duration(0)
-			if slices.ContainsFunc(append(slices.Clone(lists), watches...), func(a answer) bool { return a.stuck != "" }) {
-				most = time.Second
+			most := time.Duration(0)
+			for _, a := range slices.Concat(lists, watches) {
+				if a.stuck != "" {
+					most = time.Second
+				}
 			}
+			start := time.Now()
 			cancel()
 			<-ended
-			if took := time.Since(start); took > most || w.Watching() {
-				t.Errorf("the watcher ended %v after its context, want %v at most; it says that it watches: %v", took, most, w.Watching())
+			if took := time.Since(start); took > most {
+				t.Errorf("the watcher ended %v after its context, want %v at most", took, most)
+			}
+			if w.Watching() {
+				t.Error("the watcher has ended, and says that it watches")
 			}
 			time.Sleep(3 * time.Hour)
 			if n := w.look().open; n > 0 {

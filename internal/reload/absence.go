@@ -87,17 +87,17 @@ func (n notFound) verdict(document *snapshot.Document, auditIDs bool) verdict {
 // confirmAbsence returns what a 404 for a version, or for the list of a group, has found: nothing, what another API
 // server serves, or an error if it is not believed. known reports whether something is known of what was asked for,
 // and audited whether the answer shows that it is the API server's own.
-func (r *Reloader) confirmAbsence(c *call, known, audited bool) snapshot.Found {
+func (r *Reloader) confirmAbsence(c *call, known, audited bool) snapshot.VersionResult {
 	n := notFound{read: c.read, unaudited: !audited, mayBePeers: r.mayBePeers(c.read)}
 	if known {
 		n.failure = r.failureBefore(c.ctx, c.read)
 	}
 	if n.confirmed() {
-		return snapshot.Found{}
+		return snapshot.VersionResult{}
 	}
 
 	if err := r.newCaller(onlyNewCalls, waitUntilAnswered).readOne(c.ctx, snapshot.Read{}); err != nil {
-		return snapshot.Found{Err: discovery.Undecided(c.read, err)}
+		return snapshot.VersionResult{Err: discovery.Undecided(c.read, err)}
 	}
 	document := r.Snapshot().Document()
 	if n.failure != nil {
@@ -107,14 +107,14 @@ func (r *Reloader) confirmAbsence(c *call, known, audited bool) snapshot.Found {
 
 	switch n.verdict(document, r.client.SendsAuditIDs()) {
 	case sentByProxy:
-		return snapshot.Found{Err: discovery.Undecided(c.read, errNotAudited)}
+		return snapshot.VersionResult{Err: discovery.Undecided(c.read, errNotAudited)}
 	case servedAgain:
-		return snapshot.Found{Err: discovery.Undecided(c.read, errStillListed)}
+		return snapshot.VersionResult{Err: discovery.Undecided(c.read, errStillListed)}
 	case servedByPeer:
 		version, _ := document.Listed(c.read)
-		return snapshot.Found{Table: version.Table, Err: version.Err}
+		return snapshot.VersionResult{Table: version.Table, Err: version.Err}
 	default:
-		return snapshot.Found{}
+		return snapshot.VersionResult{}
 	}
 }
 

@@ -18,7 +18,7 @@ type call struct {
 	done chan struct{} // closed when the call has ended
 
 	// Written when the call starts.
-	seq  snapshot.Tick      // its sequence number
+	seq  snapshot.Seq       // its sequence number
 	from *snapshot.Snapshot // what was known then
 	ctx  context.Context    // of its requests
 	stop context.CancelFunc // ends ctx
@@ -76,11 +76,11 @@ type inFlight struct {
 const slowThreshold = 3 * time.Second
 
 // onlyNewCalls is greater than every sequence number: for a caller that joins no call that has begun.
-const onlyNewCalls = ^snapshot.Tick(0)
+const onlyNewCalls = ^snapshot.Seq(0)
 
 // join returns the call that makes a read if it began after since, and otherwise the next one. The caller waits for
 // its end, or calls leave or cancel, once.
-func (r *Reloader) join(read snapshot.Read, since snapshot.Tick) *call {
+func (r *Reloader) join(read snapshot.Read, since snapshot.Seq) *call {
 	r.inFlight.mu.Lock()
 	defer r.inFlight.mu.Unlock()
 	c := r.inFlight.youngEnough(read, since)
@@ -93,7 +93,7 @@ func (r *Reloader) join(read snapshot.Read, since snapshot.Tick) *call {
 
 // youngEnough returns the call under way that makes a read and began after since, else the one that is queued, which
 // will, or nil. mu is held.
-func (f *inFlight) youngEnough(read snapshot.Read, since snapshot.Tick) *call {
+func (f *inFlight) youngEnough(read snapshot.Read, since snapshot.Seq) *call {
 	c := f.calls[read]
 	if c == nil {
 		return nil

@@ -20,7 +20,7 @@ import (
 // caller makes the reads of one lookup or of one refresh, and waits for each as R7 in DESIGN.md says. Close it.
 type caller struct {
 	r        *Reloader
-	since    snapshot.Tick // calls that began later will do
+	since    snapshot.Seq // calls that began later will do
 	waits    waitPolicy
 	deadline time.Time // for waitIfResponsive, of all reads together; zero: none
 	cancels  bool      // the reads are the caller's own: they are canceled with its context
@@ -59,7 +59,7 @@ const (
 	forever = time.Duration(math.MaxInt64)
 )
 
-func (r *Reloader) newCaller(since snapshot.Tick, waits waitPolicy) *caller {
+func (r *Reloader) newCaller(since snapshot.Seq, waits waitPolicy) *caller {
 	return &caller{r: r, since: since, waits: waits, done: map[snapshot.Read]snapshot.Outcome{}}
 }
 
@@ -117,7 +117,7 @@ func (r *Reloader) givesNoAnswer(read snapshot.Read) bool {
 		return false
 	}
 	return slices.ContainsFunc(g.Versions(), func(v snapshot.Version) bool {
-		isAbout := read.Part == snapshot.PartList || v.Name == read.Version
+		isAbout := read.Part == snapshot.PartGroup || v.Name == read.Version
 		return isAbout && discovery.GivesNoAnswer(v.Err)
 	})
 }

@@ -11,20 +11,20 @@ import (
 
 // result is what a call has found. Which fields are set depends on the part of the server that it has read.
 type result struct {
-	document  *snapshot.Document // nil: it could not be read
-	preferred string             // the version of a group that the server prefers; outcome has all versions
-	version   snapshot.Found     // of a version's own path
+	document  *snapshot.Document     // nil: it could not be read
+	preferred string                 // the version of a group that the server prefers; outcome has all versions
+	version   snapshot.VersionResult // of a version's own path
 }
 
 // fetch sends the requests of a call, publishes what it finds and reports how it went. A call that was canceled proves
 // nothing about the server.
 func (r *Reloader) fetch(c *call) {
 	start := time.Now()
-	c.outcome.Tick = c.seq
+	c.outcome.Seq = c.seq
 	switch c.read.Part {
 	case snapshot.PartDocument:
 		r.fetchDocument(c)
-	case snapshot.PartList:
+	case snapshot.PartGroup:
 		r.fetchList(c)
 	case snapshot.PartVersion:
 		r.fetchVersion(c)
@@ -66,16 +66,17 @@ func (r *Reloader) fetchList(c *call) {
 func (r *Reloader) fetchVersion(c *call) {
 	known := c.from.Serves(c.read.Group, c.read.Version)
 	table, audited, err := r.client.Version(c.ctx, c.read.Group, c.read.Version)
-	found := snapshot.Found{Table: table, Err: err}
-	if found.None() { // a 404
+	found := snapshot.VersionResult{Table: table, Err: err}
+	if found.NotFound() { // a 404
 		found = r.confirmAbsence(c, known, audited)
 	}
 	c.outcome.Err = found.Err
-	c.outcome.Gone = known && found.None()
+	c.outcome.Removed = known && found.NotFound()
 	c.result.version = found
 }
 
-// follow is addTo for a snapshot that may be the one before the result was published: then it returns what was published.
+// follow is addTo for a snapshot that may be the one before the result was published: then it returns what was
+// published.
 func (c *call) follow(s *snapshot.Snapshot) *snapshot.Snapshot {
 	if s == c.before {
 		return c.after
@@ -92,11 +93,11 @@ func (c *call) addTo(s *snapshot.Snapshot) *snapshot.Snapshot {
 			return s
 		}
 		return s.WithDocument(c.result.document, c.seq)
-	case snapshot.PartList:
+	case snapshot.PartGroup:
 		if c.outcome.Err != nil {
 			return s
 		}
-		return s.WithList(c.read.Group, c.outcome.Versions, c.result.preferred, c.seq, c.from)
+		return s.WithGroup(c.read.Group, c.outcome.Versions, c.result.preferred, c.seq, c.from)
 	default:
 		return s.WithVersion(c.read.Group, c.read.Version, c.result.version, c.seq, c.from)
 	}

@@ -24,7 +24,7 @@ type Limit struct {
 
 // limitedRead is how a call has ended that took a token.
 type limitedRead struct {
-	seq snapshot.Tick // 0: there was none
+	seq snapshot.Seq // 0: there was none
 	err error
 }
 
@@ -36,10 +36,10 @@ func NewLimit(gv schema.GroupVersion, limiter flowcontrol.PassiveRateLimiter) *L
 // ErrLimited is the error of ReadLimited if the caller needs a new read, and none is allowed now.
 var ErrLimited = errors.New("no read is allowed now")
 
-// ReadLimited reads a version live. It returns the snapshot after a read that began after since: one that is under way,
-// or that was made within the limit and has ended, costs no token. The call goes on, or starts, also if all callers stop
-// waiting: whoever asks next needs its result.
-func (r *Reloader) ReadLimited(ctx context.Context, limit *Limit, since snapshot.Tick) (*snapshot.Snapshot, error) {
+// ReadLimited reads a version live. It returns the snapshot after a read that began after since: one that is under
+// way, or that was made within the limit and has ended, costs no token. The call goes on, or starts, also if all
+// callers stop waiting: whoever asks next needs its result.
+func (r *Reloader) ReadLimited(ctx context.Context, limit *Limit, since snapshot.Seq) (*snapshot.Snapshot, error) {
 	joined, err := r.joinLimited(limit, since)
 	if joined == nil {
 		return r.Snapshot(), err
@@ -53,7 +53,7 @@ func (r *Reloader) ReadLimited(ctx context.Context, limit *Limit, since snapshot
 }
 
 // joinLimited returns the call to wait for. If there is none, it returns how the last one has ended, or ErrLimited.
-func (r *Reloader) joinLimited(limit *Limit, since snapshot.Tick) (*call, error) {
+func (r *Reloader) joinLimited(limit *Limit, since snapshot.Seq) (*call, error) {
 	r.inFlight.mu.Lock()
 	defer r.inFlight.mu.Unlock()
 	if limit.last.seq > since {

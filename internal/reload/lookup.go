@@ -19,6 +19,7 @@ import (
 // Finding is what a lookup is answered from.
 type Finding struct {
 	Snapshot *snapshot.Snapshot
+	Answered bool // the snapshot has an answer other than NoMatch, which may be an old one
 
 	// Failed has the versions that may have the answer and could not be read.
 	Failed map[schema.GroupVersion]error
@@ -39,7 +40,7 @@ func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query) Finding {
 }
 
 // LookupSince is Lookup, except that nothing counts that was read before began.
-func (r *Reloader) LookupSince(ctx context.Context, q snapshot.Query, began snapshot.Tick) Finding {
+func (r *Reloader) LookupSince(ctx context.Context, q snapshot.Query, began snapshot.Seq) Finding {
 	return r.newLookup(q, began, began).run(ctx)
 }
 
@@ -51,10 +52,10 @@ func (r *Reloader) LookupSince(ctx context.Context, q snapshot.Query, began snap
 type lookup struct {
 	*caller
 	query snapshot.Query
-	reset snapshot.Tick // what was read before does not count; later resets are not this lookup's
+	reset snapshot.Seq // what was read before does not count; later resets are not this lookup's
 }
 
-func (r *Reloader) newLookup(q snapshot.Query, began, reset snapshot.Tick) *lookup {
+func (r *Reloader) newLookup(q snapshot.Query, began, reset snapshot.Seq) *lookup {
 	l := &lookup{caller: r.newCaller(began, waitUntilSlow), query: q, reset: reset}
 	l.deadline = time.Now().Add(maxWait)
 	if !q.AnyGroup() {
@@ -69,7 +70,7 @@ func (l *lookup) run(ctx context.Context) Finding {
 	for {
 		s, has := l.bestAnswer()
 		if has == currentAnswer {
-			return Finding{Snapshot: s}
+			return Finding{Snapshot: s, Answered: true}
 		}
 		l.waits = waitUntilSlow
 		if has == oldAnswer {
@@ -77,16 +78,16 @@ func (l *lookup) run(ctx context.Context) Finding {
 		}
 
 		var err error
-		progress := snapshot.Progress{Began: l.since, Found: has == oldAnswer, Done: l.done}
-		if missing := s.Next(l.query, progress); len(missing) > 0 {
+		progress := snapshot.Progress{Began: l.since, HasAnswer: has == oldAnswer, Done: l.done}
+		if missing := s.MissingReads(l.query, progress); len(missing) > 0 {
 			err = l.make(ctx, missing)
 		} else if slow := l.slowThatMatters(s, has); slow >= 0 {
 			err = l.awaitSlow(ctx, slow)
 		} else {
-			return l.finding(s)
+			return l.finding(s, has)
 		}
 		if err != nil {
-			return Finding{Snapshot: s, Err: err}
+			return Finding{Snapshot: s, Answered: has != noAnswer, Err: err}
 		}
 	}
 }
@@ -106,7 +107,7 @@ const (
 
 // answerIn returns what a snapshot has for the lookup, seen as of the lookup's own reset.
 func (l *lookup) answerIn(s *snapshot.Snapshot) (asOfReset *snapshot.Snapshot, has answer) {
-	asOfReset = s.Since(l.reset)
+	asOfReset = s.WithLastReset(l.reset)
 	found, current := asOfReset.Answers(&l.query)
 	switch {
 	case current:
@@ -142,7 +143,7 @@ func (l *lookup) slowThatMatters(s *snapshot.Snapshot, has answer) int {
 	return slices.IndexFunc(l.slow, func(c *call) bool {
 		switch c.read.Part {
 		case snapshot.PartDocument:
-			return !s.PathsAnswer(&l.query)
+			return !s.PathsSuffice(&l.query)
 		case snapshot.PartVersion:
 			v := s.Group(c.read.Group).Version(c.read.Version)
 			fails := v != nil && v.Err != nil
@@ -202,16 +203,19 @@ func (c *checks) due() bool {
 }
 
 // finding returns what a lookup that has made all its reads is answered from: s, and what could not be read.
-func (l *lookup) finding(s *snapshot.Snapshot) Finding {
-	found := Finding{Snapshot: s, Failed: l.failedVersions(s), MayFindMore: l.since == 0}
+func (l *lookup) finding(s *snapshot.Snapshot, has answer) Finding {
+	found := Finding{
+		Snapshot: s, Answered: has != noAnswer,
+		Failed: l.failedVersions(s), MayFindMore: l.since == 0,
+	}
 	var lists []error
 	for read, outcome := range l.done {
 		switch read.Part {
 		case snapshot.PartDocument:
-			if !s.PathsAnswer(&l.query) { // otherwise the group was read live all the same
+			if !s.PathsSuffice(&l.query) { // otherwise the group was read live all the same
 				found.Err = outcome.Err
 			}
-		case snapshot.PartList:
+		case snapshot.PartGroup:
 			if outcome.Err != nil {
 				lists = append(lists, outcome.Err)
 			}
@@ -219,7 +223,7 @@ func (l *lookup) finding(s *snapshot.Snapshot) Finding {
 			if outcome.Err != nil {
 				found.Failed[schema.GroupVersion{Group: read.Group, Version: read.Version}] = outcome.Err
 			}
-			if outcome.Gone && len(l.query.Versions) == 0 {
+			if outcome.Removed && len(l.query.Versions) == 0 {
 				found.MayFindMore = true // this lookup did not read the list
 			}
 		}
@@ -233,9 +237,9 @@ func (l *lookup) finding(s *snapshot.Snapshot) Finding {
 // failedVersions returns the versions that may have the answer, and of which s knows that they could not be read.
 func (l *lookup) failedVersions(s *snapshot.Snapshot) map[schema.GroupVersion]error {
 	failed := map[schema.GroupVersion]error{}
-	for _, g := range s.GroupsOf(&l.query) {
+	for _, g := range s.CandidateGroups(&l.query) {
 		for _, v := range g.Versions() {
-			if v.Err == nil || !l.query.Wants(v.Name) || s.Proves(&l.query, g.Name(), v.Name) {
+			if v.Err == nil || !l.query.WantsVersion(v.Name) || s.DocumentProves(&l.query, g.Name(), v.Name) {
 				continue
 			}
 			failed[schema.GroupVersion{Group: g.Name(), Version: v.Name}] = v.Err

@@ -15,9 +15,9 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Refresh reads the document, and then live what differs from it; see snapshot.Due. It returns when each of these reads
-// has ended or is slow, or when ctx ends. Its error is that of the document: those of versions are in the snapshot. Only
-// a refresh that succeeds confirms what is known.
+// Refresh reads the document, and then live what differs from it; see RefreshReads of the snapshot. It returns when
+// each of these reads has ended or is slow, or when ctx ends. Its error is that of the document: those of versions
+// are in the snapshot. Only a refresh that succeeds confirms what is known.
 func (r *Reloader) Refresh(ctx context.Context) error { return r.refresh(ctx, waitIfResponsive) }
 
 // refresh is Refresh, with how long it waits for versions and lists.
@@ -27,7 +27,7 @@ func (r *Reloader) refresh(ctx context.Context, waits waitPolicy) error {
 		return err
 	}
 	everything := r.keepers.Load() > 0
-	differing, dropped := r.Snapshot().Due(everything, r.usage.idle(r.Snapshot()))
+	differing, dropped := r.Snapshot().RefreshReads(everything, r.usage.idle(r.Snapshot()))
 
 	c := r.newCaller(onlyNewCalls, waits)
 	c.cancels = true
@@ -72,20 +72,6 @@ func (c *caller) readDropped(ctx context.Context, dropped []snapshot.Read) {
 		}
 	}
 }
-
-// NoteAllRead notes that everything that is served was read by reads that began after a time.
-func (r *Reloader) NoteAllRead(began time.Time) { r.allRead.Store(&began) }
-
-// AllRead returns when the reads began that last confirmed everything that is known, or the zero time.
-func (r *Reloader) AllRead() time.Time {
-	if last := r.allRead.Load(); last != nil {
-		return *last
-	}
-	return time.Time{}
-}
-
-// Outdated reports whether that was more than MaxAge ago.
-func (r *Reloader) Outdated() bool { return r.age.limited() && time.Since(r.AllRead()) >= r.age.maxAge }
 
 // ConfirmAll refreshes everything that is known if it is outdated, and waits for that. On a server without the
 // aggregated document a refresh alone leaves out what nobody uses. ConfirmAll waits no longer than a lookup that has an
@@ -145,7 +131,7 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 
 	lists := make([][]snapshot.Read, len(groups))
 	for i, group := range groups {
-		lists[i] = []snapshot.Read{snapshot.ReadList(group)}
+		lists[i] = []snapshot.Read{snapshot.ReadGroup(group)}
 	}
 	if err := c.readGroups(ctx, lists); err != nil {
 		return err

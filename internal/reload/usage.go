@@ -28,14 +28,14 @@ func (u *usage) idle(s *snapshot.Snapshot) map[string]bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := time.Now()
-	if s.TakeUse() {
+	if s.ClearUsed() {
 		u.ofAll = now
 	}
 	last := map[string]time.Time{}
 	idle := map[string]bool{}
 	for _, g := range s.Groups() {
 		at, known := u.last[g.Name()]
-		if g.TakeUse() || !known {
+		if g.ClearUsed() || !known {
 			at = now
 		}
 		last[g.Name()] = at

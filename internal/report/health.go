@@ -26,7 +26,7 @@ type Reads struct {
 	FailingSince time.Time // the first of these
 	LastFailed   time.Time // the last of these
 
-	succeeded snapshot.Tick // the highest sequence number of a read that has succeeded
+	succeeded snapshot.Seq // the highest sequence number of a read that has succeeded
 }
 
 // after returns what is known of the reads after one that ended now. A failure is out of date if a read that began
@@ -34,9 +34,9 @@ type Reads struct {
 // in between.
 func (r Reads) after(now time.Time, o snapshot.Outcome, maxGap time.Duration) Reads {
 	if o.Err == nil {
-		return Reads{succeeded: max(o.Tick, r.succeeded)}
+		return Reads{succeeded: max(o.Seq, r.succeeded)}
 	}
-	if o.Tick < r.succeeded {
+	if o.Seq < r.succeeded {
 		return r
 	}
 	if r.Failures == 0 || now.Sub(r.LastFailed) > maxGap {

@@ -200,7 +200,7 @@ func (r *Reporter) reportRead(read EndedRead, before, after *Health) {
 	if metrics := r.options.Metrics; metrics != nil {
 		now := r.options.Snapshot()
 		metrics.Reload(read.Read.Part.String(), read.Duration, read.Outcome.Err)
-		metrics.Served(now.Generation(), len(now.Groups()), now.Kinds(), r.Health().LastSuccess)
+		metrics.Served(now.Generation(), len(now.Groups()), now.CountKinds(), r.Health().LastSuccess)
 	}
 }
 
@@ -232,7 +232,7 @@ func (r *Reporter) logChange(now *snapshot.Snapshot) {
 		return
 	}
 	r.logged = now
-	if now.Generation() == before.Generation() || !before.Read() {
+	if now.Generation() == before.Generation() || !before.HasDocument() {
 		return
 	}
 	names := map[snapshot.ChangeType][]string{}
@@ -267,7 +267,7 @@ func (r *Reporter) NoMatch(q snapshot.Query, err error) {
 	r.queue.Add(func() {
 		hint, isNew := r.hint(err)
 		r.log(levelReads, "looked up what is not served",
-			"group", q.Group, "versions", q.Versions, q.Sought(), q.Name, "servedAs", hint)
+			"group", q.Group, "versions", q.Versions, q.NameType(), q.Name, "servedAs", hint)
 		if isNew && hint != "" {
 			log := r.Logger().V(levelHints)
 			log.Info("looked up a kind where it is not served", "error", err.Error(), "servedAs", hint)

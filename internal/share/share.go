@@ -2,10 +2,10 @@
 
 // Package share lets the mappers of one process keep one copy of equal groups, and of equal documents.
 //
-// This is safe among servers that do not trust one another, and nobody has to be trusted for it: the key of a group is
-// a SHA-256 hash that is computed here over the bytes received, and the key of a document is the hash of the keys of its
-// groups. What a server claims about its document, such as an ETag, is never a key. Equal bytes decode to equal groups,
-// so it does not matter who sent them first.
+// This is safe among servers that do not trust one another, and nobody has to be trusted for it: the key of a group
+// is a SHA-256 hash that is computed here over the bytes received, and the key of a document is the hash of the keys
+// of its groups. What a server claims about its document, such as an ETag, is never a key. Equal bytes decode to
+// equal groups, so it does not matter who sent them first.
 //
 // All pointers are weak: a value is freed when no mapper uses it any more. Go 1.23 has no weak pointers, so there
 // nothing is shared.

@@ -140,15 +140,15 @@ func TestGroupsWithMoreAreBounded(t *testing.T) {
 		then   string
 		want   int
 	}{
-		{mostLeft, "overlaid", mostLeft}, {mostLeft + 1, "overlaid", 0},
-		{mostLeft, "live a/v9:Foo", 0}, {mostLeft, "live x/v1:Foo", 0},
+		{maxUndocumentedGroups, "overlaid", maxUndocumentedGroups}, {maxUndocumentedGroups + 1, "overlaid", 0},
+		{maxUndocumentedGroups, "live a/v9:Foo", 0}, {maxUndocumentedGroups, "live x/v1:Foo", 0},
 	} {
 		for _, drop := range []string{named("v2", 0), named("v2", test.groups)} {
 			h := newHistory(false, "")
 			h.play(t, named("v1", test.groups), drop, test.then)
 			more, documented := 0, 0
 			for _, g := range h.groups {
-				document := g.laid().document
+				document := h.documented(g.name)
 				if len(g.versions) > document.count() {
 					more++
 				}
@@ -166,7 +166,7 @@ func TestGroupsWithMoreAreBounded(t *testing.T) {
 // Only so many versions of a group are kept that the document does not have.
 func TestVersionsAreBounded(t *testing.T) {
 	h := newHistory(false, "a/v1:Foo")
-	for n := range mostUnnamed + 1 {
+	for n := range maxUndocumentedVersions + 1 {
 		if got, want := len(h.Group("a").versions), 1+n; got != want {
 			t.Errorf("%d versions, want %d: that of the document, and as many as lookups have found", got, want)
 		}
@@ -196,11 +196,11 @@ func TestIndexIsMadeMeanwhile(t *testing.T) {
 	s, q := typical(50), query{gvr: schema.GroupVersionResource{Resource: "kind1of33s"}}
 	want, _, _ := q.ask(s)
 	var askers sync.WaitGroup
-	for range walksBeforeIndex {
+	for range scansBeforeIndex {
 		askers.Add(1)
 		go func() {
 			defer askers.Done()
-			for range walksBeforeIndex {
+			for range scansBeforeIndex {
 				if got, _, _ := q.ask(s); got != want {
 					t.Errorf("%v: %s, and without the index %s", q, got, want)
 				}
@@ -208,7 +208,7 @@ func TestIndexIsMadeMeanwhile(t *testing.T) {
 		}()
 	}
 	askers.Wait()
-	if s.lazy.byStem.Load() == nil {
-		t.Errorf("%d lookups have made no index, want one after %d", walksBeforeIndex*walksBeforeIndex, walksBeforeIndex)
+	if s.cache.byStem.Load() == nil {
+		t.Errorf("%d lookups have made no index, want one after %d", scansBeforeIndex*scansBeforeIndex, scansBeforeIndex)
 	}
 }

@@ -25,36 +25,47 @@ type Change struct {
 	Verbs   Verbs            // likewise
 }
 
-// Diff lists the changes from one snapshot to another: first the kinds that went,
-// then, in the new order, those that came or changed. A kind counts as changed if its
+// Diff lists the changes from one snapshot to another: first the kinds that were removed,
+// then, in the new order, those that were added or changed. A kind counts as changed if its
 // scope, resource or verbs changed, or if its version became the one that a lookup without a
 // version finds. Kinds are spelled as the server spells them.
 func Diff(from, to *Snapshot) []Change {
 	var changes []Change
 	for i, old := range from.groups {
 		if g := to.groupAt(i, old.name); g != old {
-			_, now := g.kinds()
-			was, _ := old.kinds()
-			for _, k := range was {
-				if _, ok := now[k]; !ok {
-					changes = append(changes, old.change(ChangeRemoved, k))
-				}
-			}
+			changes = append(changes, removedKinds(old, g)...)
 		}
 	}
 	for i, g := range to.groups {
 		if old := from.groupAt(i, g.name); old != g {
-			_, was := old.kinds()
-			all, now := g.kinds()
-			for _, k := range all {
-				before, existed := was[k]
-				switch {
-				case !existed:
-					changes = append(changes, g.change(ChangeAdded, k))
-				case before.Resource != now[k].Resource, now[k].best && !before.best:
-					changes = append(changes, g.change(ChangeChanged, k))
-				}
-			}
+			changes = append(changes, changedKinds(old, g)...)
+		}
+	}
+	return changes
+}
+
+// removedKinds lists the kinds that g does not have any more. g may be nil.
+func removedKinds(old, g *Group) (changes []Change) {
+	before, _ := old.kindStates()
+	_, now := g.kindStates()
+	for _, kind := range before {
+		if _, stays := now[kind]; !stays {
+			changes = append(changes, old.change(ChangeRemoved, kind))
+		}
+	}
+	return changes
+}
+
+// changedKinds lists the kinds of g that were added or changed. old may be nil.
+func changedKinds(old, g *Group) (changes []Change) {
+	_, before := old.kindStates()
+	kinds, now := g.kindStates()
+	for _, kind := range kinds {
+		was, existed := before[kind]
+		if !existed {
+			changes = append(changes, g.change(ChangeAdded, kind))
+		} else if now[kind].differs(was) {
+			changes = append(changes, g.change(ChangeChanged, kind))
 		}
 	}
 	return changes
@@ -64,9 +75,10 @@ func Diff(from, to *Snapshot) []Change {
 func (s *Snapshot) KindsWhere(wanted func(*Resource) bool) (kinds []Change) {
 	for _, g := range s.groups {
 		for _, v := range g.versions {
-			for i := range v.Table.all() {
-				if r := &v.Table.rows[i]; wanted(r) && v.Table.spelled(r.Kind) == r {
-					kinds = append(kinds, g.change(ChangeAdded, kindIn{v.Name, r.Kind}))
+			for i := range v.Table.allRows() {
+				r := &v.Table.rows[i]
+				if wanted(r) && v.Table.byKind(r.Kind) == r {
+					kinds = append(kinds, g.change(ChangeAdded, versionKind{v.Name, r.Kind}))
 				}
 			}
 		}
@@ -74,8 +86,8 @@ func (s *Snapshot) KindsWhere(wanted func(*Resource) bool) (kinds []Change) {
 	return kinds
 }
 
-// kindIn is a kind, as the server spells it, in a version of a group.
-type kindIn struct{ version, kind string }
+// versionKind is a kind, as the server spells it, in a version of a group.
+type versionKind struct{ version, kind string }
 
 // kindState is what is known of it.
 type kindState struct {
@@ -83,36 +95,43 @@ type kindState struct {
 	best     bool // a lookup without a version finds it here
 }
 
-// kinds returns the kinds of all versions, in server order, and what is known of them; g may
+// differs reports whether subscribers are notified of the difference. They are not if a lookup without a version finds
+// the kind elsewhere now: there it is listed.
+func (k kindState) differs(before kindState) bool {
+	becameBest := k.best && !before.best
+	return becameBest || k.Resource != before.Resource
+}
+
+// kindStates returns the kinds of all versions, in server order, and what is known of them; g may
 // be nil.
-func (g *Group) kinds() (all []kindIn, states map[kindIn]kindState) {
+func (g *Group) kindStates() (all []versionKind, states map[versionKind]kindState) {
 	if g == nil {
 		return nil, nil
 	}
 	best := map[string]string{}
 	for _, i := range g.ranked {
-		for kind := range g.versions[i].Table.spelledKinds() {
+		for kind := range g.versions[i].Table.kindNames() {
 			best[kind] = cmp.Or(best[kind], g.versions[i].Name)
 		}
 	}
-	states = map[kindIn]kindState{}
+	states = map[versionKind]kindState{}
 	for _, v := range g.versions {
-		for kind := range v.Table.spelledKinds() {
-			to := *v.Table.ofKind(kind)
+		for kind := range v.Table.kindNames() {
+			to := *v.Table.findKind(kind)
 			to.Singular = ""
-			all = append(all, kindIn{v.Name, kind})
-			states[kindIn{v.Name, kind}] = kindState{to, best[kind] == v.Name}
+			all = append(all, versionKind{v.Name, kind})
+			states[versionKind{v.Name, kind}] = kindState{to, best[kind] == v.Name}
 		}
 	}
 	return all, states
 }
 
-// change tells of a kind as g serves it.
-func (g *Group) change(what ChangeType, k kindIn) Change {
-	v := g.Version(k.version)
-	m := match{g, v, v.Table.ofKind(k.kind)}
+// change returns what happened to a kind, with its mapping in g.
+func (g *Group) change(what ChangeType, k versionKind) Change {
+	i := g.indexOf(k.version)
+	m := match{g, i, g.versions[i].Table.findKind(k.kind)}
 	c := Change{Type: what, Verbs: m.row.Verbs}
-	m.fill(&c.Mapping, k.kind)
+	m.fillMapping(&c.Mapping, k.kind)
 	return c
 }
 

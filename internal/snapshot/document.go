@@ -11,8 +11,8 @@ import (
 // index is groups in server order, with what follows from them. The zero value has none.
 type index struct {
 	groups []*Group
-	order  *order // follows from the groups' names alone
-	lazy   *lazy  // follows from the groups; lookups fill it in later
+	order  *order       // follows from the groups' names alone
+	cache  *lookupCache // follows from the groups; lookups fill it in later
 }
 
 // order is where each group stands.
@@ -22,8 +22,8 @@ type order struct {
 }
 
 // indexed indexes groups. What has not changed since one of others, they share.
-func indexed(groups []*Group, others ...index) index {
-	next := index{groups: groups, lazy: new(lazy)}
+func newIndex(groups []*Group, others ...index) index {
+	next := index{groups: groups, cache: new(lookupCache)}
 	for _, other := range others {
 		if slices.Equal(groups, other.groups) {
 			return other
@@ -98,13 +98,13 @@ type Document struct {
 // groups. aggregated reports whether it has the resources of every version. Then a resource
 // that is not in it is not served.
 func NewDocument(groups []*Group, aggregated bool) *Document {
-	return &Document{indexed(slices.Clip(groups)), aggregated}
+	return &Document{newIndex(slices.Clip(groups)), aggregated}
 }
 
-// Next is NewDocument for the document that follows d, which may be nil. Groups of which it says
+// Successor is NewDocument for the document that follows d, which may be nil. Groups of which it says
 // the same stay the same ones, and take their places in groups. Without resources, a document
 // that says the same is d.
-func (d *Document) Next(groups []*Group, aggregated bool) *Document {
+func (d *Document) Successor(groups []*Group, aggregated bool) *Document {
 	if d == nil {
 		return NewDocument(groups, aggregated)
 	}
@@ -116,17 +116,17 @@ func (d *Document) Next(groups []*Group, aggregated bool) *Document {
 	if !aggregated && !d.aggregated && slices.Equal(groups, d.groups) {
 		return d
 	}
-	return &Document{indexed(groups, d.index), aggregated}
+	return &Document{newIndex(groups, d.index), aggregated}
 }
 
 // Listed returns what the document has of the version that a read is for, and whether it lists that, or the
-// group that a read of a list is for. d may be nil.
+// group that a read of group discovery is for. d may be nil.
 func (d *Document) Listed(r Read) (v *Version, ok bool) {
 	if d == nil {
 		return nil, false
 	}
 	g := d.Group(r.Group)
-	if r.Part == PartList {
+	if r.Part == PartGroup {
 		return nil, g != nil
 	}
 	v = g.Version(r.Version)

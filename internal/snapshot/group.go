@@ -8,83 +8,77 @@ import (
 	"sync/atomic"
 )
 
-// Tick numbers the reads and resets of one mapper in the order in which they began. A
-// read takes its tick just before its first request. 0 stands for never.
-type Tick uint64
+// Seq is a sequence number. A mapper numbers its reads and resets in the order in which they begin: a read takes
+// its number just before its first request. 0 stands for never.
+type Seq uint64
 
-// Version is one version of a group and what is known of it: nothing, what it serves, why it could
-// not be read, perhaps beside what it served before, or that it is gone.
+// Version is one version of a group. A version that is only listed has neither a Table nor an Err, and a version
+// that was found removed has neither, too.
 type Version struct {
 	Name string
 
-	// Table is what it serves. Nil if it was never read, or is gone.
+	// Table is what the version serves. It is nil if that was never read.
 	Table *Table
-	// Err is why it could not be read the last time, by its own path or by the document.
+	// Err is why the version could not be read the last time, by its own path or by the document. What it served
+	// before may stand beside it.
 	Err error
-	// Gone reports whether its own path answered 404, at Asked. Invariant: then Table and Err are nil.
-	Gone bool
-
-	// The ticks count in a group that something lies over. In others they are 0.
-
-	// Read is when the read began that has found Table, or that it is gone; of a document, the one
-	// that had it as news. Invariant: it is 0 if nothing is known but a failure of its own path.
-	Read Tick
-	// Asked is when its own path was last asked, with whatever result. Invariant: a Table that was
-	// read there has Read <= Asked. News ends a failure: then it counts as never asked.
-	Asked Tick
-
-	// named is when the latest list, or the latest document with news of the group, named it: then it has a place
-	// in the order. 0: that left it out, or it was found gone since.
-	named Tick
 }
 
-// known reports whether the version was ever read, or asked in vain, and nobody has named it since
-// it was found gone.
-func (v *Version) known() bool {
-	if v.Gone {
-		return !v.returned()
+// onlyListed reports whether nothing but the name is known.
+func (v *Version) onlyListed() bool { return v.Table == nil && v.Err == nil }
+
+// versionReads says as of which reads a version is known. readsOf returns that for each version of a snapshot.
+type versionReads struct {
+	// answered is the read that has found what the version serves, or that it was removed. If a document has found
+	// it, that is the document which had it as news. It is 0 if no read but a failed one is known.
+	answered Seq
+	// tried is the last read of the version's own path, however that ended, and 0 if there was none. A document with
+	// news ends a failure: then tried is 0, too. Invariant: what the path has found has answered <= tried.
+	tried Seq
+	// named is the latest group discovery or document with news that lists the version: that gives the version its
+	// place in the order. It is 0 if the latest leaves the version out, or if it was found removed since.
+	named Seq
+	// removed reports whether the version's own path answered 404, at tried.
+	removed bool
+}
+
+// namedAgain reports whether a removed version was listed since its path answered 404. A lookup asks it again.
+func (r versionReads) namedAgain() bool { return r.removed && r.named > r.tried }
+
+// placed reports whether it is known where the version stands among those of its group: it was listed, or order, the
+// last read of the versions' order, is not older than what is known of the version. Before that its place, behind all
+// others, is a guess, and no lookup that chooses among several is answered from a guess.
+func (r versionReads) placed(order Seq) bool { return r.named > 0 || r.answered <= order }
+
+// mayBeServed reports whether a lookup that names no version asks for this one.
+func (r versionReads) mayBeServed() bool { return !r.removed || r.namedAgain() }
+
+// lastTried returns the last read of the version, whether it succeeded or failed. It is 0 if nothing is known: the
+// version was never read, or was listed again since it was found removed.
+func (r versionReads) lastTried() Seq {
+	if r.namedAgain() {
+		return 0
 	}
-	return v.Table != nil || v.Err != nil
+	return max(r.answered, r.tried)
 }
 
-// returned reports whether the version was found gone, and named after that: a lookup asks
-// it again.
-func (v *Version) returned() bool { return v.Gone && v.named > v.Asked }
-
-// table returns what the version serves, or nil; v may be nil.
-func (v *Version) table() *Table {
-	if v == nil {
-		return nil
-	}
-	return v.Table
-}
-
-// Group is one API group. It is immutable. Mostly it is the document's own, which all mappers of
-// the process share. What live reads have found lies over that, in a group of the snapshot's own.
+// Group is one API group. It is immutable. Most groups are the document's own, and all mappers of the process share
+// them. What live reads have found is in an overlay, in a group of the snapshot's own.
 type Group struct {
 	name      string
 	preferred string    // as the server says; may name a version that is not served
-	versions  []Version // in server order, with those that are gone
+	versions  []Version // in server order, with those that were removed
 	ranked    []int32   // positions in versions in client-go's order of priority; follows from the others
-	over      *overlay  // nil: the group is the document's own
+	complete  bool      // no version is only listed; follows from the others
+	overlay   *overlay  // nil: the group is the document's own
 }
 
-// overlay is what a snapshot knows of a group beside what the document says.
+// overlay is what a snapshot knows of a group beside the resources that lookups find. What the document says of the
+// group is in the snapshot's document alone.
 type overlay struct {
-	document *Group // what that says; nil if it has no such group
-
-	used   *atomic.Bool // a lookup was answered from the group since somebody took note of that; all copies share it
-	listed Tick         // when the group's own list was last read; or the last document that had it, if no longer
-}
-
-// TakeUse reports whether a lookup was answered from the group since the last call.
-func (g *Group) TakeUse() bool { return g.over != nil && g.over.used.Swap(false) }
-
-// use notes that a lookup is answered from the group. It does not write if that is known.
-func (g *Group) use() {
-	if g.over != nil && !g.over.used.Load() {
-		g.over.used.Store(true)
-	}
+	used   *atomic.Bool   // a lookup was answered from the group since somebody asked for that; all copies share it
+	listed Seq            // the last read of group discovery; or the last document that had the group, if no longer
+	reads  []versionReads // of each version of the group, in the order of Group.versions
 }
 
 // NewGroup makes a group of a document, of versions in server order. preferred may be
@@ -99,13 +93,19 @@ func NewGroup(name, preferred string, versions []Version) *Group {
 // rank fills in what follows from the versions.
 func (g *Group) rank() {
 	g.ranked = make([]int32, len(g.versions))
+	g.complete = true
 	for i := range g.versions {
+		if g.versions[i].onlyListed() {
+			g.complete = false
+		}
 		if i > 0 {
 			g.versions[i].shareTable(&g.versions[i-1])
 		}
 		g.ranked[i] = int32(i)
 	}
-	slices.SortStableFunc(g.ranked, func(a, b int32) int { return cmp.Compare(g.class(&g.versions[a]), g.class(&g.versions[b])) })
+	slices.SortStableFunc(g.ranked, func(a, b int32) int {
+		return cmp.Compare(g.priority(&g.versions[a]), g.priority(&g.versions[b]))
+	})
 }
 
 // shareTable makes v keep the table of another version, if both were made of the same resources. A table with a
@@ -119,11 +119,11 @@ func (v *Version) shareTable(other *Version) {
 	}
 }
 
-// class follows newDiscoveryRESTMapper in k8s.io/client-go/restmapper: v1 of the core group
-// before all, then the preferred version, then the others in the order of the list.
-func (g *Group) class(v *Version) int {
+// priority follows newDiscoveryRESTMapper in k8s.io/client-go/restmapper: v1 of the core group comes before all
+// others, then the preferred version, then the others in server order.
+func (g *Group) priority(v *Version) int {
 	switch {
-	case g.name == "" && v.Name == "v1":
+	case g.isCore() && v.Name == "v1":
 		return 0
 	case v.Name == g.preferred:
 		return 1
@@ -131,6 +131,8 @@ func (g *Group) class(v *Version) int {
 		return 2
 	}
 }
+
+func (g *Group) isCore() bool { return g.name == "" }
 
 // Name returns the group's name; "" is the core group.
 func (g *Group) Name() string { return g.name }
@@ -140,72 +142,139 @@ func (g *Group) Preferred() string { return g.preferred }
 
 // Versions returns the group's versions in server order. The caller must not change them.
 func (g *Group) Versions() []Version {
-	if g.over == nil {
+	if g.overlay == nil {
 		return g.versions
 	}
-	return slices.DeleteFunc(slices.Clone(g.versions), func(v Version) bool { return v.Gone })
+	served := make([]Version, 0, len(g.versions))
+	for i, v := range g.versions {
+		if !g.removed(i) {
+			served = append(served, v)
+		}
+	}
+	return served
 }
 
-// Version returns the version of that name, or nil. g may be nil.
+// Version returns the version of that name. It returns nil if that is not known or was found removed. g may be nil.
 func (g *Group) Version(name string) *Version {
-	if i := g.indexOf(name); i >= 0 {
-		return &g.versions[i]
+	i := g.indexOf(name)
+	if i < 0 || g.removed(i) {
+		return nil
 	}
-	return nil
+	return &g.versions[i]
 }
 
 // indexOf returns where in g.versions the version of that name stands, or -1. g may be nil.
 func (g *Group) indexOf(name string) int {
-	if g != nil {
-		for i := range g.versions {
-			if g.versions[i].Name == name {
-				return i
-			}
+	if g == nil {
+		return -1
+	}
+	for i := range g.versions {
+		if g.versions[i].Name == name {
+			return i
 		}
 	}
 	return -1
 }
 
-// laid returns what lies over the document's group, if g is that: nothing; g may be nil.
-func (g *Group) laid() overlay {
-	switch {
-	case g == nil:
-		return overlay{}
-	case g.over == nil:
-		return overlay{document: g}
-	}
-	return *g.over
-}
-
-// lastAsked returns when the list of g, or one of its versions, was last read live.
-func (g *Group) lastAsked() Tick {
-	last := g.laid().listed
+func (g *Group) names() []string {
+	names := make([]string, len(g.versions))
 	for i := range g.versions {
-		last = max(last, g.versions[i].Asked)
+		names[i] = g.versions[i].Name
 	}
-	return last
+	return names
 }
 
-// served lists the versions that are not gone, in server order, or the best one first; g may be nil.
-func (g *Group) served(bestFirst bool) []*Version {
+// count counts the versions, with those that were removed. g may be nil.
+func (g *Group) count() int {
+	if g == nil {
+		return 0
+	}
+	return len(g.versions)
+}
+
+// table returns what a version serves, or nil if that is not known. g may be nil.
+func (g *Group) table(version string) *Table {
+	i := g.indexOf(version)
+	if i < 0 {
+		return nil
+	}
+	return g.versions[i].Table
+}
+
+// overlayReads returns the reads of a version: none in a group of the document.
+func (g *Group) overlayReads(i int) versionReads {
+	if g.overlay == nil {
+		return versionReads{}
+	}
+	return g.overlay.reads[i]
+}
+
+// removed reports whether a version was found removed.
+func (g *Group) removed(i int) bool { return g.overlayReads(i).removed }
+
+// ClearUsed forgets that lookups were answered from the group, and reports whether one was since the last call.
+func (g *Group) ClearUsed() bool { return g.overlay != nil && g.overlay.used.Swap(false) }
+
+// markUsed notes that a lookup is answered from the group. It does not write if that is known.
+func (g *Group) markUsed() {
+	if g.overlay != nil {
+		mark(g.overlay.used)
+	}
+}
+
+// mark sets a flag, without writing if it is set: then the processors need not pass it around.
+func mark(flag *atomic.Bool) {
+	if !flag.Load() {
+		flag.Store(true)
+	}
+}
+
+// listed returns the last read of group discovery. g may be nil.
+func (g *Group) listed() Seq {
+	if g == nil || g.overlay == nil {
+		return 0
+	}
+	return g.overlay.listed
+}
+
+// confirmedBy reports whether the document that was read at now has all that is known of g: no live read is younger.
+// documented is what the document has of the group, or nil.
+func (g *Group) confirmedBy(documented *Group, now Seq) bool {
+	if documented == nil || !g.sameAsDocument(documented) {
+		return false
+	}
+	last := g.listed()
+	for i := range g.versions {
+		last = max(last, g.overlayReads(i).tried)
+	}
+	return last < now
+}
+
+// served lists the positions of the versions that were not found removed: in server order, or the best one first. g
+// may be nil.
+func (g *Group) served(bestFirst bool) []int {
 	if g == nil {
 		return nil
 	}
-	versions := make([]*Version, 0, len(g.versions))
+	positions := make([]int, 0, len(g.versions))
 	for i := range g.versions {
-		v := &g.versions[i]
 		if bestFirst {
-			v = &g.versions[g.ranked[i]]
+			i = int(g.ranked[i])
 		}
-		if !v.Gone {
-			versions = append(versions, v)
+		if !g.removed(i) {
+			positions = append(positions, i)
 		}
 	}
-	return versions
+	return positions
 }
 
 func (g *Group) servesNothing() bool {
-	return !slices.ContainsFunc(g.versions, func(v Version) bool { return !v.Gone })
+	for i := range g.versions {
+		if !g.removed(i) {
+			return false
+		}
+	}
+	return true
 }
 
 // sameAnswers reports whether lookups in both groups have the same answers in the same order. A
@@ -215,17 +284,16 @@ func (g *Group) sameAnswers(other *Group) bool {
 	if g == other {
 		return true
 	}
-	sameName := func(a, b *Version) bool { return a.Name == b.Name }
+	sameName := func(i, j int) bool { return g.versions[i].Name == other.versions[j].Name }
+	sameVersion := func(i, j int) bool {
+		a, b := &g.versions[i], &other.versions[j]
+		if !sameName(i, j) {
+			return false
+		}
+		return a.onlyListed() || b.onlyListed() || a.Table.sameAnswers(b.Table)
+	}
 	return slices.EqualFunc(g.served(true), other.served(true), sameName) &&
-		slices.EqualFunc(g.served(false), other.served(false), func(a, b *Version) bool {
-			switch {
-			case !sameName(a, b):
-				return false
-			case !a.known(), !b.known():
-				return true
-			}
-			return a.Table.sameAnswers(b.Table)
-		})
+		slices.EqualFunc(g.served(false), other.served(false), sameVersion)
 }
 
 // sameResourceLists reports whether both groups, which have the same versions, have the same resource lists of them.
@@ -235,25 +303,32 @@ func (g *Group) sameResourceLists(other *Group) bool {
 	})
 }
 
-// sameAsDocument reports whether g answers as a document's group does: the same versions in the same
-// order, and of each the same answers or a failure. Of versions that the document only names it says no
-// more. document may be nil.
-func (g *Group) sameAsDocument(document *Group) bool {
-	switch {
-	case g == document:
+// sameAsDocument reports whether g answers as a document's group does: the same versions in the same order, and of
+// each the same answers or a failure. documented may be nil.
+func (g *Group) sameAsDocument(documented *Group) bool {
+	if g == documented {
 		return true
-	case document == nil, g.preferred != document.preferred:
+	}
+	if documented == nil || g.preferred != documented.preferred || len(g.versions) != len(documented.versions) {
 		return false
 	}
-	return slices.EqualFunc(g.versions, document.versions, func(v, documented Version) bool {
-		switch {
-		case v.Name != documented.Name, v.Gone:
-			return false
-		case !documented.known():
-			return true
-		case (v.Err == nil) != (documented.Err == nil):
+	for i := range g.versions {
+		if g.removed(i) || !g.versions[i].sameAsDocument(&documented.versions[i]) {
 			return false
 		}
-		return v.Table.sameAnswers(documented.Table)
-	})
+	}
+	return true
+}
+
+// sameAsDocument reports whether a document says of a version what is known of it. A document that only lists the
+// version says no more than its name.
+func (v *Version) sameAsDocument(documented *Version) bool {
+	if v.Name != documented.Name {
+		return false
+	}
+	if documented.onlyListed() {
+		return true
+	}
+	sameFailure := (v.Err == nil) == (documented.Err == nil)
+	return sameFailure && v.Table.sameAnswers(documented.Table)
 }

@@ -34,61 +34,60 @@ func broken(invariants map[string]bool) error {
 // checkInvariants returns what is wrong with s: where what follows from the groups is not
 // what follows from them, or what is known of a version contradicts itself.
 func checkInvariants(s *Snapshot) error {
-	order, left := indexed(s.groups).order, 0
+	order, undocumented := newIndex(s.groups).order, 0
 	if len(order.position) != len(s.groups) {
 		return errors.New("two groups have one name")
 	}
 	var open []int
 	for i, g := range s.groups {
-		if !s.settled(g) {
+		if !s.groupCurrent(g) {
 			open = append(open, i)
 		}
 		if err := s.checkGroup(g); err != nil {
 			return fmt.Errorf("group %q: %w", g.name, err)
 		}
-		if g.hasMore() {
-			left++
+		if s.exceedsDocument(g) {
+			undocumented++
 		}
 	}
-	if len(s.groups) > 0 && s.lazy == nil {
+	if len(s.groups) > 0 && s.cache == nil {
 		return errors.New("the groups have no index")
 	}
 	return broken(map[string]bool{
 		"the index is that of the groups":                        len(s.groups) == 0 || maps.Equal(s.order.position, order.position) && slices.Equal(s.order.names, order.names),
-		"the open groups are those that are not settled":         s.read <= s.reset || slices.Equal(s.open(), open),
-		"no more groups than may be have more than the document": left <= mostLeft,
-		"news is no later than the document":                     s.news <= s.read,
-		"a document has its tick":                                (s.doc == nil) == (s.read == 0),
-		"a document has a generation":                            !s.Read() || s.generation > 0,
+		"the open groups are those that are not settled":         s.docSeq <= s.resetSeq || slices.Equal(s.outdated(), open),
+		"no more groups than may be have more than the document": undocumented <= maxUndocumentedGroups,
+		"news is no later than the document":                     s.newsSeq <= s.docSeq,
+		"a document has its sequence number":                     (s.doc == nil) == (s.docSeq == 0),
+		"a document has a generation":                            !s.HasDocument() || s.generation > 0,
 	})
 }
 
 func (s *Snapshot) checkGroup(g *Group) error {
-	again, documented := *g, (*Group)(nil)
+	documented := s.documented(g.name)
+	again := *g
 	again.versions = slices.Clone(g.versions)
 	again.rank()
-	if s.doc != nil {
-		documented = s.doc.Group(g.name)
-	}
-	over := cmp.Or(g.over, &overlay{document: g})
-	again.over = over
 	if err := broken(map[string]bool{
-		"its ranks follow from its versions":     slices.Equal(g.ranked, again.ranked),
-		"it lies over the group of the document": over.document == documented,
-		"something is known of it":               again.isLeft(),
-		"it has no more versions than may be":    len(g.versions)-documented.count() <= mostUnnamed,
+		"its ranks follow from its versions":          slices.Equal(g.ranked, again.ranked),
+		"without an overlay it is the document's own": g.overlay != nil || g == documented,
+		"something is known of it":                    len(g.versions) > 0 || documented != nil,
+		"it has no more versions than may be":         len(g.versions)-documented.count() <= maxUndocumentedVersions,
+		"it has the reads of each version":            g.overlay == nil || len(g.overlay.reads) == len(g.versions),
 	}); err != nil {
 		return err
 	}
 	for i, v := range g.versions {
+		reads := s.readsOf(g, i)
 		if err := broken(map[string]bool{
 			"each version has a name of its own":                                   g.indexOf(v.Name) == i,
-			"what is gone has no table, no error, and was asked":                   !v.Gone || v.Table == nil && v.Err == nil && v.Asked > 0,
+			"what was removed has no table, no error, and was tried":               !reads.removed || v.onlyListed() && reads.tried > 0,
 			"it shares the table of the version before it if that serves the same": v.Table == again.versions[i].Table,
-			"what all mappers share has no ticks":                                  g.over != nil || v.Read+v.Asked+v.named == 0,
-			"what is known was read":                                               g.over == nil || v.Read > 0 || v.Table == nil && !v.Gone,
-			"what was read is known":                                               v.Read == 0 || v.known() || v.Gone,
-			"it was read no later than anything":                                   v.Read <= max(v.Asked, s.read),
+			"what is known was read":                                               reads.answered > 0 || v.Table == nil && !reads.removed,
+			"what was read is known":                                               reads.answered == 0 || !v.onlyListed() || reads.removed,
+			"a failure was tried":                                                  v.Err == nil || reads.lastTried() > 0,
+			"what was tried is known":                                              reads.lastTried() == 0 || !v.onlyListed() || reads.removed,
+			"it was read no later than anything":                                   reads.answered <= max(reads.tried, s.docSeq),
 		}); err != nil {
 			return fmt.Errorf("version %s: %w", v.Name, err)
 		}
@@ -126,7 +125,7 @@ func (q *sequence) step() string {
 		q.serve()
 		return fmt.Sprint("served ", q.served)
 	case 1:
-		q.Snapshot = q.Reset(q.tick())
+		q.Snapshot = q.Reset(q.seq())
 		return "reset"
 	case 2, 3:
 		served := slices.Clone(q.served)
@@ -135,7 +134,7 @@ func (q *sequence) step() string {
 			served[i], _, _ = strings.Cut(served[i], ":")
 			served[i] += "!"
 		}
-		now, document := q.tick(), q.parse(strings.Join(served, " "))
+		now, document := q.seq(), q.parse(strings.Join(served, " "))
 		q.begin(func() { q.Snapshot = q.WithDocument(document, now) })
 		return fmt.Sprintf("document at %d %q", now, served)
 	case 4:
@@ -145,7 +144,7 @@ func (q *sequence) step() string {
 				versions = append(versions, v.Name)
 			}
 		}
-		now := q.tick()
+		now := q.seq()
 		q.begin(func() { q.list(group, versions, now, q.Snapshot) })
 		return fmt.Sprintf("list of %q at %d: %q", group, now, versions)
 	default:
@@ -158,7 +157,7 @@ func (q *sequence) step() string {
 		if oneIn(q.dice, 5) {
 			word = group + "/" + version + "!"
 		}
-		now, from := q.tick(), q.Snapshot
+		now, from := q.seq(), q.Snapshot
 		q.begin(func() { q.version(word, now, from) })
 		return fmt.Sprintf("version at %d %s", now, word)
 	}
@@ -256,7 +255,7 @@ func (s *Snapshot) served() (order []schema.GroupVersionKind, kinds map[schema.G
 	kinds = map[schema.GroupVersionKind]servedKind{}
 	for _, g := range s.groups {
 		for _, v := range g.versions {
-			for i, r := range v.Table.all() {
+			for i, r := range v.Table.allRows() {
 				if slices.ContainsFunc(v.Table.rows[i+1:], func(later Resource) bool { return later.Kind == r.Kind }) {
 					continue
 				}

@@ -43,22 +43,22 @@ func (s *Snapshot) Answers(q *Query) (found, current bool) {
 // RESTMapping answers meta.RESTMapper.RESTMapping: in the first of the versions that serves
 // the kind, or in the best one if none is specified.
 func (s *Snapshot) RESTMapping(gk schema.GroupKind, versions []string) (m *meta.RESTMapping, current bool, err error) {
-	q := &Query{Group: gk.Group, Name: gk.Kind, Versions: specified(versions)}
+	q := &Query{Group: gk.Group, Name: gk.Kind, Versions: specifiedVersions(versions)}
 	best, current := s.best(q)
 	if best.row == nil {
 		return nil, false, noKind(gk, versions)
 	}
 	m = new(meta.RESTMapping)
-	best.fill(m, gk.Kind)
+	best.fillMapping(m, gk.Kind)
 	return m, current, nil
 }
 
 // RESTMappings answers meta.RESTMapper.RESTMappings: in server order, in all versions if none
 // is specified.
 func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (all []*meta.RESTMapping, current bool, err error) {
-	q := &Query{Group: gk.Group, Name: gk.Kind, Versions: specified(versions), All: true}
-	var l lack
-	found := s.find(make([]match, 0, 4), q, &l)
+	q := &Query{Group: gk.Group, Name: gk.Kind, Versions: specifiedVersions(versions), All: true}
+	var missing missingReads
+	found := s.find(make([]match, 0, 4), q, &missing)
 	if len(found) == 0 {
 		return nil, false, noKind(gk, versions)
 	}
@@ -76,10 +76,10 @@ func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (all []*
 		mappings, all = make([]meta.RESTMapping, n), make([]*meta.RESTMapping, n)
 	}
 	for i, m := range found {
-		m.fill(&mappings[i], gk.Kind)
+		m.fillMapping(&mappings[i], gk.Kind)
 		all[i] = &mappings[i]
 	}
-	return all, !l.any, nil
+	return all, !missing.any, nil
 }
 
 func noKind(gk schema.GroupKind, versions []string) error {
@@ -90,24 +90,24 @@ func noKind(gk schema.GroupKind, versions []string) error {
 // KindFor answers meta.RESTMapper.KindFor.
 func (s *Snapshot) KindFor(query schema.GroupVersionResource) (kind schema.GroupVersionKind, current bool, err error) {
 	version := [1]string{query.Version}
-	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specified(version[:])}
+	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specifiedVersions(version[:])}
 	best, current := s.best(q)
 	if best.row == nil {
 		return kind, false, s.noMatch(query)
 	}
-	kind.Group, kind.Version, kind.Kind = best.group.name, best.version.Name, best.row.Kind
+	kind.Group, kind.Version, kind.Kind = best.group.name, best.version().Name, best.row.Kind
 	return kind, current, nil
 }
 
 // ResourceFor answers meta.RESTMapper.ResourceFor.
 func (s *Snapshot) ResourceFor(query schema.GroupVersionResource) (resource schema.GroupVersionResource, current bool, err error) {
 	version := [1]string{query.Version}
-	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specified(version[:])}
+	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specifiedVersions(version[:])}
 	best, current := s.best(q)
 	if best.row == nil {
 		return resource, false, s.noMatch(query)
 	}
-	resource.Group, resource.Version, resource.Resource = best.group.name, best.version.Name, best.row.Name
+	resource.Group, resource.Version, resource.Resource = best.group.name, best.version().Name, best.row.Name
 	return resource, current, nil
 }
 
@@ -122,22 +122,22 @@ func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) (resources []
 }
 
 // allOf answers a lookup by resource with everything that matches.
-func allOf[T any](s *Snapshot, query schema.GroupVersionResource, of func(match) T) (all []T, current bool, err error) {
+func allOf[T any](s *Snapshot, query schema.GroupVersionResource, convert func(match) T) (all []T, current bool, err error) {
 	version := [1]string{query.Version}
-	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specified(version[:]), All: true}
-	var l lack
-	found := s.find(make([]match, 0, 4), q, &l)
+	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specifiedVersions(version[:]), All: true}
+	var missing missingReads
+	found := s.find(make([]match, 0, 4), q, &missing)
 	if len(found) == 0 {
 		return nil, false, s.noMatch(query)
 	}
 	all = make([]T, len(found))
 	for i, m := range found {
-		all[i] = of(m)
+		all[i] = convert(m)
 	}
-	return all, !l.any, nil
+	return all, !missing.any, nil
 }
 
-// noMatch is the error of a lookup of a resource that found nothing; query is the caller's own.
+// noMatch is the error of a lookup by resource that found nothing. query is as the caller has given it.
 func (s *Snapshot) noMatch(query schema.GroupVersionResource) error {
 	if query.Resource == "" && s.lastTable() != nil {
 		return missingResource(coerce(query))
@@ -151,23 +151,28 @@ func (s *Snapshot) noMatch(query schema.GroupVersionResource) error {
 func (s *Snapshot) ResourceSingularizer(resource string) (singular string, current bool, err error) {
 	name := schema.GroupVersionResource{Resource: resource}
 	q := &Query{Name: strings.ToLower(resource), ByResource: true, All: true}
-	var l lack
-	found := s.find(make([]match, 0, 4), q, &l)
+	var missing missingReads
+	found := s.find(make([]match, 0, 4), q, &missing)
 	for _, m := range found {
 		if m.row.Singular != "" {
-			l, q.All = lack{}, false // only the groups before the first match count
-			s.lacking(q, found, &l)
-			return m.row.Singular, !l.any, nil
+			// Only the groups before the first match count.
+			q.All = false
+			missing = missingReads{}
+			s.addMissing(q, found, &missing)
+			return m.row.Singular, !missing.any, nil
 		}
 		err = fmt.Errorf("no singular of resource %v has been defined", resource)
 	}
-	switch last := s.lastTable(); {
-	case last == nil, q.Name != "" && last.find(q.Name) == nil:
+	last := s.lastTable()
+	switch {
+	case last == nil:
 		return resource, false, &meta.NoResourceMatchError{PartialResource: coerce(name)}
 	case q.Name == "":
 		err = missingResource(coerce(name))
+	case last.findName(q.Name) == nil:
+		return resource, false, &meta.NoResourceMatchError{PartialResource: coerce(name)}
 	}
-	return resource, s.read > s.reset, err
+	return resource, s.docSeq > s.resetSeq, err
 }
 
 func missingResource(q schema.GroupVersionResource) error {

@@ -195,8 +195,8 @@ func written(value any, err error) string {
 
 // indexed is s, which has its index of names from now on.
 func (s *Snapshot) indexed() *Snapshot {
-	if s.lazy != nil && s.lazy.byStem.Load() == nil {
-		s.lazy.fill(s.groups)
+	if s.cache != nil && s.cache.byStem.Load() == nil {
+		s.cache.buildIndex(s.groups)
 	}
 	return s
 }
@@ -209,7 +209,7 @@ const mostTries = 1000
 // reports whether we found something, and whether that is current, or how the answers differ.
 func (q query) compare(ours *Snapshot, library meta.RESTMapper) (found, current bool, err error) {
 	without := *ours
-	without.lazy = new(lazy)
+	without.cache = new(lookupCache)
 	gotWithout, currentWithout, _ := q.ask(&without)
 	got, current, noMatch := q.ask(ours.indexed())
 	want := q.askLibrary(library)

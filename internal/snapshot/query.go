@@ -28,51 +28,47 @@ type Query struct {
 	ByResource bool
 	// Singular reports whether the singular name of a resource is looked for, and not its kind.
 	Singular bool
-	// Thorough reports whether no document proves that the group named has nothing: its list and its versions
-	// are read, too, also by the mapper's first lookup.
-	Thorough bool
+	// RequireLive reports whether no document proves that the group which the lookup names has nothing: group
+	// discovery and the versions are read live, too, also by the mapper's first lookup.
+	RequireLive bool
 }
 
 // KindQuery is the query of a lookup by kind, in the given versions or in any.
 func KindQuery(gk schema.GroupKind, versions []string) Query {
-	return Query{Group: gk.Group, Name: gk.Kind, Versions: slices.Clone(specified(versions))}
+	return Query{Group: gk.Group, Name: gk.Kind, Versions: slices.Clone(specifiedVersions(versions))}
 }
 
 // ResourceQuery is the query of a lookup by resource, of the best one that matches. The
 // case of its name does not matter, as in client-go.
 func ResourceQuery(resource schema.GroupVersionResource) Query {
 	r := coerce(resource)
-	return Query{Group: r.Group, Name: r.Resource, ByResource: true, Versions: specified([]string{r.Version})}
+	return Query{Group: r.Group, Name: r.Resource, ByResource: true, Versions: specifiedVersions([]string{r.Version})}
 }
 
-// specified returns those of the versions to search that count. client-go ignores the others
+// specifiedVersions returns those of the versions to search that count. client-go ignores the others
 // (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper). It does not change its argument.
-func specified(versions []string) []string {
-	for _, v := range versions {
-		switch {
-		case !unspecified(v):
-		case len(versions) == 1:
-			return nil
-		default:
-			return slices.DeleteFunc(slices.Clone(versions), unspecified)
-		}
+func specifiedVersions(versions []string) []string {
+	if !slices.ContainsFunc(versions, isUnspecified) {
+		return versions
 	}
-	return versions
+	if len(versions) == 1 {
+		return nil // as nearly always, and without an allocation
+	}
+	return slices.DeleteFunc(slices.Clone(versions), isUnspecified)
 }
 
 // coerce returns query as client-go names it in some errors (coerceResourceForMatching in
 // k8s.io/apimachinery/pkg/api/meta).
 func coerce(query schema.GroupVersionResource) schema.GroupVersionResource {
 	query.Resource = strings.ToLower(query.Resource)
-	if unspecified(query.Version) {
+	if isUnspecified(query.Version) {
 		query.Version = ""
 	}
 	return query
 }
 
-// unspecified reports whether version does not count in a list of versions to search. client-go
-// ignores those (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper).
-func unspecified(version string) bool {
+// isUnspecified reports whether version does not count among the versions to search.
+func isUnspecified(version string) bool {
 	return version == "" || version == runtime.APIVersionInternal
 }
 
@@ -82,14 +78,14 @@ func (q *Query) String() string {
 	case q.AnyGroup():
 		return fmt.Sprintf("resource %q in any group", q.Name)
 	case q.anyVersion():
-		return fmt.Sprintf("%s %q in group %q", q.Sought(), q.Name, q.Group)
+		return fmt.Sprintf("%s %q in group %q", q.NameType(), q.Name, q.Group)
 	default:
-		return fmt.Sprintf("%s %q in group %q, versions %q", q.Sought(), q.Name, q.Group, q.Versions)
+		return fmt.Sprintf("%s %q in group %q, versions %q", q.NameType(), q.Name, q.Group, q.Versions)
 	}
 }
 
-// Sought returns the word for what the lookup looks for: "kind" or "resource".
-func (q *Query) Sought() string {
+// NameType returns the word for what the lookup looks for: "kind" or "resource".
+func (q *Query) NameType() string {
 	if q.ByResource {
 		return "resource"
 	}
@@ -99,8 +95,8 @@ func (q *Query) Sought() string {
 // AnyGroup reports whether the lookup names no group.
 func (q *Query) AnyGroup() bool { return q.ByResource && q.Group == "" }
 
-// names reports whether it names g, and not only the beginning of its name.
-func (q *Query) names(g *Group) bool { return g.name == q.Group && !q.AnyGroup() }
+// names reports whether it names the group, and not only the beginning of its name.
+func (q *Query) names(group string) bool { return group == q.Group && !q.AnyGroup() }
 
 // anyVersion reports whether it names no version.
 func (q *Query) anyVersion() bool { return len(q.Versions) == 0 }
@@ -108,71 +104,71 @@ func (q *Query) anyVersion() bool { return len(q.Versions) == 0 }
 // namesVersions reports whether it names group and versions: their paths prove NoMatch.
 func (q *Query) namesVersions() bool { return !q.anyVersion() && !q.AnyGroup() }
 
-// InOneGroup reports whether only the group that the lookup names may answer it: none with a
+// ExactGroup reports whether only the group that the lookup names may answer it: none with a
 // longer name.
-func (q *Query) InOneGroup() bool { return !q.ByResource || q.namesVersions() }
+func (q *Query) ExactGroup() bool { return !q.ByResource || q.namesVersions() }
 
-// Wants reports whether the query is about the version of that name.
-func (q *Query) Wants(version string) bool {
+// WantsVersion reports whether the query is about the version of that name.
+func (q *Query) WantsVersion(version string) bool {
 	return q.anyVersion() || slices.Contains(q.Versions, version)
 }
 
-// in returns what q finds in v, or nil. v may be nil.
-func (q *Query) in(v *Version) *Resource {
+// findIn returns what q finds among the resources of a version, or nil. t may be nil.
+func (q *Query) findIn(t *Table) *Resource {
 	if q.ByResource {
-		return v.table().find(q.Name)
+		return t.findName(q.Name)
 	}
-	return v.table().ofKind(q.Name)
+	return t.findKind(q.Name)
 }
 
-// findsIn reports whether a version of g serves what the lookup looks for.
-func (q *Query) findsIn(g *Group) bool {
-	return slices.ContainsFunc(g.versions, func(v Version) bool { return q.Wants(v.Name) && q.in(&v) != nil })
+// matchesGroup reports whether a version of g serves what the lookup looks for.
+func (q *Query) matchesGroup(g *Group) bool {
+	return slices.ContainsFunc(g.versions, func(v Version) bool { return q.WantsVersion(v.Name) && q.findIn(v.Table) != nil })
 }
 
 // positions returns where in g.versions the versions stand that q is about, in its order: the
 // caller's if it names them, else that of the server if everything is looked for, else the best one
-// first. The caller must not change the slice, which may use room.
-func (q *Query) positions(g *Group, room []int32) []int32 {
-	switch {
-	case q.All:
+// first. scratch is memory that the result may use. The caller must not change the result.
+func (q *Query) positions(g *Group, scratch []int32) []int32 {
+	if q.All {
 		for i := range g.versions {
-			if q.Wants(g.versions[i].Name) {
-				room = append(room, int32(i))
+			if q.WantsVersion(g.versions[i].Name) {
+				scratch = append(scratch, int32(i))
 			}
 		}
-	case q.anyVersion():
+		return scratch
+	}
+	if q.anyVersion() {
 		return g.ranked
-	default:
-		for _, name := range q.Versions {
-			if i := g.indexOf(name); i >= 0 {
-				room = append(room, int32(i))
-			}
+	}
+	for _, name := range q.Versions {
+		if i := g.indexOf(name); i >= 0 {
+			scratch = append(scratch, int32(i))
 		}
 	}
-	return room
+	return scratch
 }
 
-// about lists the versions of g that the lookup is about: those that it names, else those that
-// are served or may be again, the best one first.
-func (q *Query) about(g *Group) (names []string) {
+// versionsOf lists the versions of g that the lookup is about: those that it names, else those that
+// may be served, the best one first.
+func (q *Query) versionsOf(g *Group) (names []string) {
 	if !q.anyVersion() {
 		return q.Versions
 	}
 	for _, i := range g.ranked {
-		if v := &g.versions[i]; !v.Gone || v.returned() {
-			names = append(names, v.Name)
+		if g.overlayReads(int(i)).mayBeServed() {
+			names = append(names, g.versions[i].Name)
 		}
 	}
 	return names
 }
 
-// GroupsOf returns the known groups that may have an answer to q, in server order. The caller
+// CandidateGroups returns the known groups that may have an answer to q, in server order. The caller
 // must not change the slice.
-func (s *Snapshot) GroupsOf(q *Query) []*Group { return s.groupsNamed(q.Group, q.InOneGroup()) }
+func (s *Snapshot) CandidateGroups(q *Query) []*Group { return s.groupsNamed(q.Group, q.ExactGroup()) }
 
-// PathsAnswer reports whether the paths of the group that a lookup names can answer it without
+// PathsSuffice reports whether the paths of the group that a lookup names can answer it without
 // the document: R1.
-func (s *Snapshot) PathsAnswer(q *Query) bool {
-	return q.InOneGroup() && (q.namesVersions() || s.Group(q.Group) != nil)
+func (s *Snapshot) PathsSuffice(q *Query) bool {
+	return q.ExactGroup() && (q.namesVersions() || s.Group(q.Group) != nil)
 }

@@ -8,18 +8,18 @@ type Part int
 // The parts of the server.
 const (
 	PartDocument Part = iota // /api and /apis, one after the other
-	PartList                 // /apis/<group>: the versions of one group
+	PartGroup                // /apis/<group>: group discovery, the versions of one group
 	PartVersion              // /apis/<group>/<version>: what one version serves
 )
 
-// String returns the name of the part in logs and metrics.
+// String returns the name of the part in logs and metrics. There group discovery is a list.
 func (p Part) String() string { return [...]string{"document", "list", "version"}[p] }
 
 // Read is one read of the server. It is comparable: lookups that need equal reads share
 // one. The zero Read is that of the document.
 type Read struct {
 	Part           Part
-	Group, Version string // Group of a list, both of a version
+	Group, Version string // Group of group discovery, both of a version
 }
 
 // ReadVersion returns the read of a version's own path.
@@ -27,31 +27,31 @@ func ReadVersion(group, version string) Read {
 	return Read{Part: PartVersion, Group: group, Version: version}
 }
 
-// ReadList returns the read of a group's own list.
-func ReadList(group string) Read { return Read{Part: PartList, Group: group} }
+// ReadGroup returns the read of group discovery.
+func ReadGroup(group string) Read { return Read{Part: PartGroup, Group: group} }
 
 // Outcome is how a read has ended.
 type Outcome struct {
-	Tick Tick  // when it began
-	Err  error // why it failed
-	Gone bool  // it found a known version gone
+	Seq     Seq   // when it began
+	Err     error // why it failed
+	Removed bool  // it found that a known version was removed
 
-	Versions []string // those that a list has; others may have published a younger one
+	Versions []string // those that group discovery lists; others may have published a younger one
 }
 
-// Found is what a live read of a version has found: what it serves, or an error, or
+// VersionResult is what a live read of a version has found: what it serves, or an error, or
 // neither if the server answered that there is no such version.
-type Found struct {
+type VersionResult struct {
 	Table *Table
 	Err   error
 }
 
-// None reports whether the server answered that there is no such version.
-func (f Found) None() bool { return f.Table == nil && f.Err == nil }
+// NotFound reports whether the server answered that there is no such version.
+func (f VersionResult) NotFound() bool { return f.Table == nil && f.Err == nil }
 
 // Progress is how far a lookup has come.
 type Progress struct {
-	Began Tick             // reads that began later count; 0: nothing was ever read or reset
-	Found bool             // it knows an answer, which is not current
-	Done  map[Read]Outcome // the reads that it has made, each once
+	Began     Seq              // reads that began later count; 0: nothing was ever read or reset
+	HasAnswer bool             // it knows an answer, which is not current
+	Done      map[Read]Outcome // the reads that it has made, each once
 }

@@ -59,10 +59,10 @@ func playStory(t *testing.T, story string) {
 type history struct {
 	*Snapshot
 	legacy bool
-	now    Tick              // of the last event
+	now    Seq               // of the last event
 	seen   map[string]*Group // in documents, by their words: groups of the same bytes are the same
 
-	began  Tick // when a read began that ends later
+	began  Seq // when a read began that ends later
 	from   *Snapshot
 	before *Snapshot // the last document
 
@@ -75,12 +75,12 @@ type history struct {
 func newHistory(legacy bool, text string) *history {
 	h := &history{Snapshot: new(Snapshot), legacy: legacy, seen: map[string]*Group{}}
 	if text != "" {
-		h.document(text, h.tick())
+		h.document(text, h.seq())
 	}
 	return h
 }
 
-func (h *history) tick() Tick {
+func (h *history) seq() Seq {
 	h.now++
 	return h.now
 }
@@ -102,26 +102,26 @@ func (h *history) do(words []string) (string, error) {
 	}
 	command, at, _ := strings.Cut(words[0], "@")
 	args := words[1:]
-	tick := func() Tick {
+	seq := func() Seq {
 		if n, err := strconv.Atoi(at); err == nil {
-			return Tick(n)
+			return Seq(n)
 		}
-		return h.tick()
+		return h.seq()
 	}
 	switch command {
 	case "new":
 		*h = *newHistory(true, "")
 	case "doc":
 		h.before = h.Snapshot
-		h.document(strings.Join(args, " "), tick())
+		h.document(strings.Join(args, " "), seq())
 	case "live":
 		for _, word := range args {
-			h.version(word, tick(), h.Snapshot)
+			h.version(word, seq(), h.Snapshot)
 		}
 	case "list":
-		h.list(args[0], args[1:], tick(), h.Snapshot)
+		h.list(args[0], args[1:], seq(), h.Snapshot)
 	case "prefer":
-		h.Snapshot = h.WithList(args[1], args[2:], args[0], h.tick(), h.Snapshot)
+		h.Snapshot = h.WithGroup(args[1], args[2:], args[0], h.seq(), h.Snapshot)
 	case "ask":
 		h.asked = KindQuery(schema.GroupKind{Group: args[0], Kind: args[1]}, args[2:])
 		if args[0] == "any" {
@@ -129,7 +129,7 @@ func (h *history) do(words []string) (string, error) {
 		}
 		h.progress = Progress{Began: h.now, Done: map[Read]Outcome{}}
 	case "begin":
-		h.began, h.from = h.tick(), h.Snapshot
+		h.began, h.from = h.seq(), h.Snapshot
 	case "end":
 		if args[0] == "list" {
 			h.list(args[1], args[2:], h.began, h.from)
@@ -139,7 +139,7 @@ func (h *history) do(words []string) (string, error) {
 			h.version(word, h.began, h.from)
 		}
 	case "reset":
-		h.Snapshot = h.Reset(h.tick())
+		h.Snapshot = h.Reset(h.seq())
 	default:
 		return h.tell(command, args)
 	}
@@ -176,14 +176,14 @@ func (h *history) tell(command string, args []string) (string, error) {
 		}
 		return fmt.Sprintf("%v %s%s", kind.GroupVersion(), kind.Kind, isCurrent[current]), nil
 	case "left":
-		found := h.find(nil, &h.asked, &lack{})
-		h.progress.Found = len(found) > 0
-		return cmp.Or(textOf(slices.Concat(h.Next(h.asked, h.progress)...)), "nothing"), nil
+		found := h.find(nil, &h.asked, &missingReads{})
+		h.progress.HasAnswer = len(found) > 0
+		return cmp.Or(textOf(slices.Concat(h.MissingReads(h.asked, h.progress)...)), "nothing"), nil
 	case "due":
-		differing, dropped := h.Due(len(args) > 0, nil)
+		differing, dropped := h.RefreshReads(len(args) > 0, nil)
 		return strings.TrimSpace(textOf(slices.Concat(differing...)) + " | " + textOf(dropped)), nil
 	case "overlaid":
-		return fmt.Sprint(h.overlaid()), nil
+		return fmt.Sprint(h.hasOverlays()), nil
 	case "moved":
 		return fmt.Sprint(h.Generation() != h.before.Generation()), nil
 	case "changes":
@@ -197,23 +197,23 @@ func (h *history) tell(command string, args []string) (string, error) {
 }
 
 // document reads the document. Each read of a legacy server's makes new groups, which only list.
-func (h *history) document(text string, now Tick) {
+func (h *history) document(text string, now Seq) {
 	h.Snapshot = h.WithDocument(h.parse(text), now)
-	h.note(Read{}, Outcome{Tick: now})
+	h.note(Read{}, Outcome{Seq: now})
 }
 
 // version reads a version live. The read began at now, when from was known.
-func (h *history) version(word string, now Tick, from *Snapshot) {
+func (h *history) version(word string, now Seq, from *Snapshot) {
 	group, v := parseVersion(word)
-	found := Found{Table: v.Table, Err: v.Err}
+	found := VersionResult{Table: v.Table, Err: v.Err}
 	h.Snapshot = h.WithVersion(group, v.Name, found, now, from)
-	h.note(ReadVersion(group, v.Name), Outcome{Tick: now, Gone: found.None()})
+	h.note(ReadVersion(group, v.Name), Outcome{Seq: now, Removed: found.NotFound()})
 }
 
 // list reads the list of a group, as version does.
-func (h *history) list(group string, versions []string, now Tick, from *Snapshot) {
-	h.Snapshot = h.WithList(group, versions, strings.Join(versions[:min(1, len(versions))], ""), now, from)
-	h.note(ReadList(group), Outcome{Tick: now, Versions: versions})
+func (h *history) list(group string, versions []string, now Seq, from *Snapshot) {
+	h.Snapshot = h.WithGroup(group, versions, strings.Join(versions[:min(1, len(versions))], ""), now, from)
+	h.note(ReadGroup(group), Outcome{Seq: now, Versions: versions})
 }
 
 // note tells a lookup how a read of its own has ended.
@@ -249,7 +249,7 @@ func (h *history) parse(text string) *Document {
 		}
 		groups = append(groups, h.seen[key])
 	}
-	return h.doc.Next(groups, !h.legacy)
+	return h.doc.Successor(groups, !h.legacy)
 }
 
 func parseVersion(word string) (group string, v Version) {
@@ -284,27 +284,35 @@ func tableOf(kinds string) *Table {
 func (s *Snapshot) text() string {
 	var all []string
 	for _, g := range s.groups {
-		for _, v := range g.versions {
-			all = append(all, v.text(g))
+		for i := range g.versions {
+			all = append(all, s.versionText(g, i))
 		}
 	}
 	return strings.Join(all, " ")
 }
 
-func (v *Version) text(g *Group) string {
+func (s *Snapshot) versionText(g *Group, i int) string {
+	v := g.versions[i]
 	text := g.name + "/" + v.Name
-	if v.Gone {
-		text += "-" + map[bool]string{true: "?"}[v.returned()]
+	if g.removed(i) {
+		text += "-"
+	}
+	if s.readsOf(g, i).namedAgain() {
+		text += "?"
 	}
 	if v.Err != nil {
 		text += "!"
 	}
 	if v.Table != nil {
-		text += ":" + strings.Join(slices.Collect(v.Table.spelledKinds()), ",")
+		text += ":" + strings.Join(slices.Collect(v.Table.kindNames()), ",")
 	}
-	document := g.laid().document.Version(v.Name)
-	if v.Read > 0 && (v.Read == v.Asked || document == nil || !document.Table.sameRows(v.Table)) {
-		text += fmt.Sprintf("@%d", v.Read)
+	if g.overlay == nil {
+		return text
+	}
+	reads, documented := s.readsOf(g, i), s.documented(g.name)
+	ofDocument := documented.indexOf(v.Name) >= 0 && documented.table(v.Name).sameRows(v.Table)
+	if reads.answered > 0 && (reads.answered == reads.tried || !ofDocument) {
+		text += fmt.Sprintf("@%d", reads.answered)
 	}
 	return text
 }

@@ -14,10 +14,10 @@ import (
 type Snapshot struct {
 	index // of the groups; some may serve nothing any more
 
-	doc   *Document // the last document. Invariant: it is nil if and only if read is 0
-	read  Tick      // when that was last read
-	news  Tick      // when it was last news of any group. Invariant: news <= read
-	reset Tick      // the last Reset: what was read before it is not current
+	doc      *Document // the last document. Invariant: it is nil if and only if docSeq is 0
+	docSeq   Seq       // the last read of the document
+	newsSeq  Seq       // the last one that had news of any group. Invariant: newsSeq <= docSeq
+	resetSeq Seq       // the last Reset: what was read before it is not current
 
 	generation uint64
 
@@ -27,13 +27,14 @@ type Snapshot struct {
 // New returns a Snapshot that knows nothing, and notes which groups lookups use.
 func New() *Snapshot { return &Snapshot{used: new(atomic.Bool)} }
 
-// TakeUse reports whether a lookup that several groups may answer was made since the last call.
-func (s *Snapshot) TakeUse() bool { return s.used != nil && s.used.Swap(false) }
+// ClearUsed forgets that lookups were made that several groups may answer, and reports whether one was made since
+// the last call.
+func (s *Snapshot) ClearUsed() bool { return s.used != nil && s.used.Swap(false) }
 
-// use notes that such a lookup is made.
-func (s *Snapshot) use() {
-	if s.used != nil && !s.used.Load() {
-		s.used.Store(true)
+// markUsed notes that such a lookup is made.
+func (s *Snapshot) markUsed() {
+	if s.used != nil {
+		mark(s.used)
 	}
 }
 
@@ -42,15 +43,15 @@ func (s *Snapshot) Groups() []*Group {
 	return slices.DeleteFunc(slices.Clone(s.groups), (*Group).servesNothing)
 }
 
-// Generation returns a number that moves when an answer of the server moves, also by order alone,
-// and only then. It does not move when a listed version is read for the first time.
+// Generation returns a number that grows when an answer of the server changes, also if only the order does, and
+// only then. It does not grow when a listed version is read for the first time.
 func (s *Snapshot) Generation() uint64 { return s.generation }
 
-// Read reports whether the document was ever read.
-func (s *Snapshot) Read() bool { return s.read > 0 }
+// HasDocument reports whether the document was ever read.
+func (s *Snapshot) HasDocument() bool { return s.docSeq > 0 }
 
-// ReadSince reports whether the document was read by a read that began after now.
-func (s *Snapshot) ReadSince(now Tick) bool { return s.read > now }
+// HasDocumentSince reports whether the document was read by a read that began after now.
+func (s *Snapshot) HasDocumentSince(now Seq) bool { return s.docSeq > now }
 
 // Document returns the last document, or nil if it was never read. It is the same one as
 // long as the server sends the same, also of what lookups do not need.
@@ -59,31 +60,28 @@ func (s *Snapshot) Document() *Document { return s.doc }
 // Aggregated reports whether the document has the resources of every version.
 func (s *Snapshot) Aggregated() bool { return s.doc != nil && s.doc.aggregated }
 
-// LastReset returns the tick of the last reset.
-func (s *Snapshot) LastReset() Tick { return s.reset }
+// LastReset returns the sequence number of the last reset.
+func (s *Snapshot) LastReset() Seq { return s.resetSeq }
 
-// Serves reports whether a version of a group is known, read or not, and not gone.
-func (s *Snapshot) Serves(group, version string) bool {
-	v := s.Group(group).Version(version)
-	return v != nil && !v.Gone
-}
+// Serves reports whether a version of a group is known, whether it was read or not, and was not found removed.
+func (s *Snapshot) Serves(group, version string) bool { return s.Group(group).Version(version) != nil }
 
-// KindsAt returns the kinds that are known to have exactly that resource.
-func (s *Snapshot) KindsAt(at schema.GroupVersionResource) (kinds []string) {
-	for _, r := range s.Group(at.Group).Version(at.Version).table().all() {
-		if r.Name == at.Resource {
+// KindsOfResource returns the kinds that are known to have exactly that resource.
+func (s *Snapshot) KindsOfResource(resource schema.GroupVersionResource) (kinds []string) {
+	for _, r := range s.Group(resource.Group).table(resource.Version).allRows() {
+		if r.Name == resource.Resource {
 			kinds = append(kinds, r.Kind)
 		}
 	}
 	return kinds
 }
 
-// Kinds counts the kinds of all versions that were read.
-func (s *Snapshot) Kinds() int {
+// CountKinds counts the kinds of all versions that were read.
+func (s *Snapshot) CountKinds() int {
 	n := 0
 	for _, g := range s.groups {
 		for _, v := range g.versions {
-			for range v.Table.spelledKinds() {
+			for range v.Table.kindNames() {
 				n++
 			}
 		}
@@ -91,107 +89,127 @@ func (s *Snapshot) Kinds() int {
 	return n
 }
 
-// Since returns s as one sees it for whom reset was the last Reset: what was read after it counts,
-// and nothing else.
-func (s *Snapshot) Since(reset Tick) *Snapshot {
-	if s.reset == reset {
+// WithLastReset returns s as if reset were the last Reset: what was read after it is current, and nothing else is.
+func (s *Snapshot) WithLastReset(reset Seq) *Snapshot {
+	if s.resetSeq == reset {
 		return s
 	}
 	seen := *s
-	seen.reset = reset
+	seen.resetSeq = reset
 	return &seen
 }
 
-// The facts below decide whether an answer is current. A group that nothing lies over is as old as
-// the document, which confirms it each time that it is read (R2).
+// The functions below say as of which reads something is known. An answer is current if all that it rests on was
+// read since the last reset.
 
-// current reports whether what v serves was read since the last reset: then a lookup may be
-// answered from it.
-func (s *Snapshot) current(g *Group, v *Version) bool {
-	if g.over == nil {
-		return s.read > s.reset
+// readsOf returns as of which reads a version of g is known. A group without an overlay is the document's own, and
+// each document confirms it (R2): so its versions are as old as the document.
+func (s *Snapshot) readsOf(g *Group, i int) versionReads {
+	if g.overlay != nil {
+		return g.overlay.reads[i]
 	}
-	return v.Read > s.reset
+	if g.versions[i].onlyListed() {
+		return versionReads{named: s.newsSeq}
+	}
+	return versionReads{answered: s.docSeq, named: s.newsSeq}
 }
 
-// asked reports whether v was read since the last reset, or asked in vain: then it keeps no
-// answer from being current that does not rest on it.
-func (s *Snapshot) asked(g *Group, v *Version) bool {
-	if !v.known() {
+// lastLiveRead returns the last read of a version's own path, or 0. g may be nil.
+func (s *Snapshot) lastLiveRead(g *Group, version string) Seq {
+	i := g.indexOf(version)
+	if i < 0 {
+		return 0
+	}
+	return s.readsOf(g, i).tried
+}
+
+// documented returns what the document says of a group, or nil if it does not have the group.
+func (s *Snapshot) documented(group string) *Group {
+	if s.doc == nil {
+		return nil
+	}
+	return s.doc.Group(group)
+}
+
+// isDocumented reports whether the document has g.
+func (s *Snapshot) isDocumented(g *Group) bool {
+	if s.doc == nil {
 		return false
 	}
-	if g.over == nil {
-		return s.read > s.reset
+	if s.order == s.doc.order {
+		return true // as mostly: the document has the same groups, in the same order
 	}
-	return max(v.Read, v.Asked) > s.reset
+	return s.doc.Group(g.name) != nil
 }
 
-// listedAt returns when somebody last told in which order the versions of g stand: its own list,
-// or a document that has the group.
-func (s *Snapshot) listedAt(g *Group) Tick {
-	o := g.laid()
-	if o.document == nil {
-		return o.listed
+// orderRead returns the last read that has found in which order the versions of g stand: that of group discovery, or
+// of a document that has the group.
+func (s *Snapshot) orderRead(g *Group) Seq {
+	if g.overlay == nil {
+		return s.docSeq
 	}
-	return max(o.listed, s.read)
+	if g.overlay.listed < s.docSeq && s.isDocumented(g) {
+		return s.docSeq
+	}
+	return g.overlay.listed
 }
 
-// currentList reports whether that was since the last reset.
-func (s *Snapshot) currentList(g *Group) bool {
-	return s.listedAt(g) > s.reset
-}
+// placed reports whether it is known where a version stands among those of g.
+func (s *Snapshot) placed(g *Group, i int) bool { return s.readsOf(g, i).placed(s.orderRead(g)) }
 
-// placed reports whether it is known where v stands among the versions of g: a list or a document
-// has named it, or was read since it was found. Before that its place, behind all others, is a
-// guess, and nobody who chooses among several is answered from it.
-func (s *Snapshot) placed(g *Group, v *Version) bool {
-	return g.over == nil || v.named > 0 || v.Read < s.listedAt(g)
-}
-
-// groupPlaced is placed for a group among the groups, which documents alone can tell.
+// groupPlaced reports whether it is known where g stands among the groups. Only a document can tell: either it has
+// the group, or it was read since all of the group's versions were.
 func (s *Snapshot) groupPlaced(g *Group) bool {
-	younger := func(v Version) bool { return v.Read > s.read }
-	named := func(v Version) bool { return g.over == nil || v.named > 0 }
-	return g.laid().document != nil && slices.ContainsFunc(g.versions, named) || !slices.ContainsFunc(g.versions, younger)
+	if g.overlay == nil {
+		return true
+	}
+	younger := func(r versionReads) bool { return r.answered > s.docSeq }
+	if !slices.ContainsFunc(g.overlay.reads, younger) {
+		return true
+	}
+	listed := func(r versionReads) bool { return r.named > 0 }
+	return s.isDocumented(g) && slices.ContainsFunc(g.overlay.reads, listed)
 }
 
-// settled reports whether no answer that rests on g lacks anything.
-func (s *Snapshot) settled(g *Group) bool {
-	for i := range g.versions {
-		v := &g.versions[i]
-		switch {
-		case !v.known():
-			return false
-		case g.over == nil: // all others are as old as the document
-		case v.Table == nil && !s.asked(g, v), v.Table != nil && !s.current(g, v), !s.placed(g, v):
+// groupCurrent reports whether every answer that rests on g is current: each version was read since the last reset,
+// or tried if it has nothing to answer from, and it is known where the versions and the group stand.
+func (s *Snapshot) groupCurrent(g *Group) bool {
+	if g.overlay == nil {
+		return g.complete && s.docSeq > s.resetSeq
+	}
+	order := s.orderRead(g)
+	for i := range g.overlay.reads {
+		reads := &g.overlay.reads[i]
+		last := reads.answered
+		if g.versions[i].Table == nil {
+			last = reads.lastTried()
+		}
+		if last <= s.resetSeq || !reads.placed(order) {
 			return false
 		}
 	}
-	if g.over == nil {
-		return s.read > s.reset
-	}
-	return s.currentList(g) && s.groupPlaced(g)
+	return order > s.resetSeq && s.groupPlaced(g)
 }
 
-// overlaid reports whether a group is not the document's own.
-func (s *Snapshot) overlaid() bool { return s.doc == nil || s.lazy != s.doc.lazy }
+// hasOverlays reports whether a group is not the document's own.
+func (s *Snapshot) hasOverlays() bool { return s.doc == nil || s.cache != s.doc.cache }
 
-// open returns the positions of the groups that are not settled. The document was read since the last
-// reset.
-func (s *Snapshot) open() []int {
-	var read, reset Tick
-	if s.overlaid() {
-		read, reset = s.read, s.reset
+// outdated returns the positions of the groups that are not current (groupCurrent). The document was read since the last reset.
+func (s *Snapshot) outdated() []int {
+	var docSeq, resetSeq Seq // of a document alone the same groups are current for all mappers
+	if s.hasOverlays() {
+		docSeq, resetSeq = s.docSeq, s.resetSeq
 	}
-	if known := s.lazy.open.Load(); known != nil && known.read == read && known.reset == reset {
+	known := s.cache.outdated.Load()
+	if known != nil && known.docSeq == docSeq && known.resetSeq == resetSeq {
 		return known.positions
 	}
-	found := &unsettled{read: read, reset: reset}
+	found := &outdatedGroups{docSeq: docSeq, resetSeq: resetSeq}
 	for i, g := range s.groups {
-		if !s.settled(g) {
+		if !s.groupCurrent(g) {
 			found.positions = append(found.positions, i)
 		}
 	}
-	s.lazy.open.Store(found)
+	s.cache.outdated.Store(found)
 	return found.positions
 }

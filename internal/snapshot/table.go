@@ -79,9 +79,9 @@ func (v Verbs) Names() []string {
 type Table struct {
 	rows []Resource
 	// The last row of a kind, as it is spelled, and of a name, plural or singular. Nil for a few rows.
-	kinds, names map[string]int32
+	rowOfKind, rowOfName map[string]int32
 
-	resources *metav1.APIResourceList // see WithResourceList; nil unless the mapper has a discovery cache
+	resourceList *metav1.APIResourceList // see WithResourceList; nil unless the mapper has a discovery cache
 }
 
 const listSuffix = "List"
@@ -97,21 +97,21 @@ func NewTable(resources []Resource) *Table {
 	if len(t.rows) <= fewRows {
 		return t
 	}
-	t.kinds = make(map[string]int32, len(t.rows))
-	t.names = make(map[string]int32, 2*len(t.rows))
+	t.rowOfKind = make(map[string]int32, len(t.rows))
+	t.rowOfName = make(map[string]int32, 2*len(t.rows))
 	for i, r := range t.rows {
-		t.kinds[r.Kind] = int32(i)
-		t.names[r.Singular] = int32(i)
+		t.rowOfKind[r.Kind] = int32(i)
+		t.rowOfName[r.Singular] = int32(i)
 	}
 	for i, r := range t.rows { // a resource's own name counts before the singular of another
-		t.names[r.Name] = int32(i)
+		t.rowOfName[r.Name] = int32(i)
 	}
 	return t
 }
 
-// NewTableLike is NewTable, but returns other if that was made of the same resources.
+// ReuseTable is NewTable, but returns other if that was made of the same resources.
 // other may be nil.
-func NewTableLike(other *Table, resources []Resource) *Table {
+func ReuseTable(other *Table, resources []Resource) *Table {
 	if other != nil && slices.Equal(topLevel(resources), other.rows) {
 		return other
 	}
@@ -125,7 +125,7 @@ func (t *Table) WithResourceList(resources *metav1.APIResourceList) *Table {
 		return t
 	}
 	next := *t
-	next.resources = resources
+	next.resourceList = resources
 	return &next
 }
 
@@ -134,13 +134,20 @@ func (t *Table) ResourceList() *metav1.APIResourceList {
 	if t == nil {
 		return nil
 	}
-	return t.resources
+	return t.resourceList
 }
 
 // sameResourceList reports whether both tables have the same list, or none. t and other may be nil.
 func (t *Table) sameResourceList(other *Table) bool {
 	a, b := t.ResourceList(), other.ResourceList()
 	return a == b || equality.Semantic.DeepEqual(a, b)
+}
+
+// mayShare reports whether a mapper may keep other, a table of the document, instead of t, because both give the same
+// answers. A table with a resource list belongs to one mapper, and the document may have an older list. t and other
+// may be nil.
+func (t *Table) mayShare(other *Table) bool {
+	return other != nil && t.ResourceList() == nil && other.sameAnswers(t)
 }
 
 // topLevel returns copies of the resources that are not subresources, with singular
@@ -160,41 +167,45 @@ func topLevel(resources []Resource) []Resource {
 	return slices.Clip(rows)
 }
 
-// all returns the resources; t may be nil.
-func (t *Table) all() []Resource {
+// allRows returns the resources; t may be nil.
+func (t *Table) allRows() []Resource {
 	if t == nil {
 		return nil
 	}
 	return t.rows
 }
 
-// spelledKinds lists the kinds of the table, each once, in server order; t may be nil.
-func (t *Table) spelledKinds() iter.Seq[string] {
+// kindNames lists the kinds of the table, each once, in server order; t may be nil.
+func (t *Table) kindNames() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for i := range t.all() {
-			if r := &t.rows[i]; t.spelled(r.Kind) == r && !yield(r.Kind) {
+		for i := range t.allRows() {
+			r := &t.rows[i]
+			if t.byKind(r.Kind) != r {
+				continue // a later row has the same kind
+			}
+			if !yield(r.Kind) {
 				return
 			}
 		}
 	}
 }
 
-// ofKind returns where kind is served, or nil. kind may have any form that client-go knows. t may be
+// findKind returns where kind is served, or nil. kind may have any form that client-go knows. t may be
 // nil.
-func (t *Table) ofKind(kind string) *Resource {
+func (t *Table) findKind(kind string) *Resource {
 	if t == nil {
 		return nil
 	}
-	if r := t.spelled(kind); r != nil {
+	if r := t.byKind(kind); r != nil {
 		return r
 	}
 	of, isList := strings.CutSuffix(kind, listSuffix)
 	if !isList {
-		return t.lowered(kind)
+		return t.byLowerCaseKind(kind)
 	}
 	namespaced := false
 	if of != "" { // each version has the kind List
-		r := t.spelled(of)
+		r := t.byKind(of)
 		if r == nil {
 			return nil
 		}
@@ -205,10 +216,10 @@ func (t *Table) ofKind(kind string) *Resource {
 	return &Resource{Name: plural.Resource, Singular: singular.Resource, Kind: list, Namespaced: namespaced}
 }
 
-// spelled returns the last row with exactly that kind, or nil.
-func (t *Table) spelled(kind string) *Resource {
-	if t.kinds != nil {
-		return t.row(t.kinds, kind)
+// byKind returns the last row with exactly that kind, or nil.
+func (t *Table) byKind(kind string) *Resource {
+	if t.rowOfKind != nil {
+		return t.rowAt(t.rowOfKind, kind)
 	}
 	for i := len(t.rows) - 1; i >= 0; i-- {
 		if t.rows[i].Kind == kind {
@@ -218,36 +229,37 @@ func (t *Table) spelled(kind string) *Resource {
 	return nil
 }
 
-// named returns the last row that has a name, as plural or else as singular, or nil. None has the empty name.
-func (t *Table) named(name string) *Resource {
+// byName returns the last row that has a name, as plural or else as singular, or nil. None has the empty name.
+func (t *Table) byName(name string) *Resource {
 	if name == "" {
 		return nil
 	}
-	if t.names != nil {
-		return t.row(t.names, name)
+	if t.rowOfName != nil {
+		return t.rowAt(t.rowOfName, name)
 	}
 	var singular *Resource
 	for i := len(t.rows) - 1; i >= 0; i-- {
-		switch r := &t.rows[i]; name {
-		case r.Name:
+		r := &t.rows[i]
+		if r.Name == name {
 			return r
-		case r.Singular:
+		}
+		if r.Singular == name {
 			singular = cmp.Or(singular, r)
 		}
 	}
 	return singular
 }
 
-func (t *Table) row(of map[string]int32, key string) *Resource {
+func (t *Table) rowAt(of map[string]int32, key string) *Resource {
 	if i, ok := of[key]; ok {
 		return &t.rows[i]
 	}
 	return nil
 }
 
-// lowered returns the last row with that kind in lower case, or nil. It takes no memory for
+// byLowerCaseKind returns the last row with that kind in lower case, or nil. It takes no memory for
 // what hardly anybody looks up.
-func (t *Table) lowered(kind string) *Resource {
+func (t *Table) byLowerCaseKind(kind string) *Resource {
 	if strings.ContainsFunc(kind, func(r rune) bool { return unicode.ToLower(r) != r }) {
 		return nil
 	}
@@ -259,13 +271,13 @@ func (t *Table) lowered(kind string) *Resource {
 	return nil
 }
 
-// find returns the resource that has a name, plural or singular, or nil. Beside those of the rows
+// findName returns the resource that has a name, plural or singular, or nil. Beside those of the rows
 // that is the list of a kind, by the names that are guessed for it. t may be nil.
-func (t *Table) find(name string) *Resource {
+func (t *Table) findName(name string) *Resource {
 	if t == nil {
 		return nil
 	}
-	if r := t.named(name); r != nil {
+	if r := t.byName(name); r != nil {
 		return r
 	}
 	singular := strings.TrimSuffix(name, "s")
@@ -275,7 +287,7 @@ func (t *Table) find(name string) *Resource {
 	}
 	kind := ""
 	if of != "" {
-		r := t.lowered(of)
+		r := t.byLowerCaseKind(of)
 		if r == nil {
 			return nil
 		}
@@ -287,27 +299,28 @@ func (t *Table) find(name string) *Resource {
 // sameRows reports whether two tables were made of the same resources in the same order. t and
 // other may be nil, which is no table without resources.
 func (t *Table) sameRows(other *Table) bool {
-	switch {
-	case t == other:
-		return true
-	case t == nil, other == nil:
-		return false
+	if t == nil || other == nil {
+		return t == other
 	}
-	return slices.Equal(t.rows, other.rows)
+	return t == other || slices.Equal(t.rows, other.rows)
 }
 
 // sameAnswers reports whether both tables give the same answers. The order of the rows matters
-// only where several have the same kind: a document and a list may have them in another order.
+// only where several have the same kind: a document and the version's own path may have them in another order.
 // t and other may be nil.
 func (t *Table) sameAnswers(other *Table) bool {
-	switch {
-	case t.sameRows(other):
+	if t.sameRows(other) {
 		return true
-	case t == nil, other == nil, len(t.all()) != len(other.all()):
+	}
+	if t == nil || other == nil || len(t.rows) != len(other.rows) {
 		return false
 	}
 	for _, r := range t.rows {
-		if o := other.named(r.Name); o == nil || *o != r || other.spelled(r.Kind).Name != t.spelled(r.Kind).Name {
+		sameRow := other.byName(r.Name)
+		if sameRow == nil || *sameRow != r {
+			return false
+		}
+		if other.byKind(r.Kind).Name != t.byKind(r.Kind).Name {
 			return false
 		}
 	}
