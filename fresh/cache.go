@@ -327,7 +327,7 @@ func (c *followingCache) RemoveInformer(ctx context.Context, obj client.Object) 
 		return nil
 	}
 	stays, err := k.remove(ctx, follow.RepresentationOf(obj))
-	if !stays { // the next informer looks the kind up anew
+	if !stays { // the next informer looks the kind up again
 		c.kinds.remove(k)
 		k.end()
 	}

@@ -27,7 +27,7 @@ const (
 func (k *kind) setWaiting(i *instance, reason error) {
 	i.reason.Store(&reason)
 	changed := k.c.mapper.SetWaiting(k, k.gvk, reason)
-	if i.is(retired) || k.ended() { // since the line before: then nobody else takes it back
+	if i.is(retired) || k.ended() { // since the line before: then nothing else removes it again
 		k.c.mapper.SetWaiting(k, k.gvk, nil)
 		return
 	}

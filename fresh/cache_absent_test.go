@@ -65,33 +65,36 @@ func (c controller) requests() (n int) {
 	return n
 }
 
-// A kind that the options name may be absent when a controller starts. It may be installed, removed, and installed again with
-// another scope and plural, and a plain source.Kind sees all of that. Nobody refreshes the mapper.
+// A kind that the options name may be absent when a controller starts. It may be installed, removed, and installed
+// again with another scope and plural, and a plain source.Kind sees all of that. Nobody refreshes the mapper.
 func TestAbsentKind(t *testing.T) {
 	for name, opts := range map[string]cache.Options{"all": {}, "several": several()} {
-		for _, sort := range sorts {
-			bubble(t, name+", "+sort, func(t *testing.T) {
-				s := newMovingServer(t, "")
+		for _, representation := range representations {
+			bubble(t, name+", "+representation, func(t *testing.T) {
+				s := newChangingServer(t, "")
 				c, m := s.caching(t, optional(opts))
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
-				controller := watchKind(t, ctx, c, caller{sort, configMap}.object("", ""))
+				controller := watchKind(t, ctx, c, caller{representation, configMap}.object("", ""))
 				h := &tally{}
-				handle(t, c, sort, h)
+				handle(t, c, representation, h)
 				get := func(ns string) error {
-					return c.Get(ctx, client.ObjectKey{Namespace: ns, Name: "n"}, caller{sort, configMap}.object("", ""))
+					return c.Get(ctx, client.ObjectKey{Namespace: ns, Name: "n"},
+						caller{representation, configMap}.object("", ""))
 				}
 				synctest.Wait()
 				goroutines := runningGoroutines()
 				for n, step := range []struct{ scope, plural string }{
-					{"", ""}, {inNamespaces, "configmaps"}, {"", ""}, {ofCluster, "configmaps"}, {"", ""}, {inNamespaces, "maps"},
+					{"", ""}, {inNamespaces, "configmaps"}, {"", ""}, {ofCluster, "configmaps"},
+					{"", ""}, {inNamespaces, "maps"},
 					{ofCluster, "maps"}, {"", ""}, {ofCluster, "maps"}, {inNamespaces, "configmaps"}, {"", ""},
 				} {
 					when := fmt.Sprintf("step %d, %s", n, step)
 					s.change(func() { s.scope, s.plural = step.scope, step.plural })
 					s.EndWatches() // as a server does when it deletes a CRD, without which no scope changes
 					if n == 6 || n == 9 {
-						must(t, m.Refresh(ctx, "")) // it was back before a watch told: a lookup of the program finds out
+						// it was back before a watch told: a lookup of the program finds out
+						must(t, m.Refresh(ctx, ""))
 					}
 					began := time.Now()
 					h.expect(t, when, keysOf[step.scope])
@@ -106,14 +109,14 @@ func TestAbsentKind(t *testing.T) {
 					if step.scope == "" && !meta.IsNoMatchError(err) || step.scope != "" && err != nil {
 						t.Errorf("%s: Get: %v", when, err)
 					}
-					err = c.List(ctx, caller{sort, configMap}.list())
+					err = c.List(ctx, caller{representation, configMap}.list())
 					if (step.scope == "") != meta.IsNoMatchError(err) {
 						t.Errorf("%s: List: %v", when, err)
 					}
 					if !c.WaitForCacheSync(ctx) {
 						t.Errorf("%s: the cache does not sync", when)
 					}
-					if log := h.told(); n > 0 && strings.Contains(strings.Join(log, " "), "initial") {
+					if log := h.takeLog(); n > 0 && strings.Contains(strings.Join(log, " "), "initial") {
 						t.Errorf("%s: told %q, want nothing of an initial list", when, log)
 					}
 				}
@@ -127,8 +130,8 @@ func TestAbsentKind(t *testing.T) {
 	}
 }
 
-// An absent kind costs what it takes to ask whether it is served, and nothing else; many of them share that. While watches tell
-// of changes of the API nothing is asked.
+// An absent kind costs what it takes to ask whether it is served, and nothing else; many of them share that. While
+// watches tell of changes of the API nothing is asked.
 func TestCostOfAbsentKinds(t *testing.T) {
 	for name, test := range map[string]struct {
 		kinds, most int // requests in ten minutes
@@ -139,7 +142,7 @@ func TestCostOfAbsentKinds(t *testing.T) {
 		"twenty, with watches": {20, 2, apiutil.DynamicRESTMapperOptions{WatchAPIs: true}},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			s := newMovingServer(t, inNamespaces)
+			s := newChangingServer(t, inNamespaces)
 			s.SetForms(fakeapi.Aggregated())
 			for _, group := range []string{"apiextensions.k8s.io", "apiregistration.k8s.io"} {
 				resource := map[string]fakeapi.Resource{
@@ -156,7 +159,8 @@ func TestCostOfAbsentKinds(t *testing.T) {
 			var absent []client.Object
 			for n := range test.kinds {
 				obj := &metav1.PartialObjectMetadata{}
-				obj.SetGroupVersionKind(schema.GroupVersionKind{Group: fmt.Sprint("g", n), Version: "v1", Kind: "Widget"})
+				obj.SetGroupVersionKind(schema.GroupVersionKind{Group: fmt.Sprint("g", n), Version: "v1",
+					Kind: "Widget"})
 				opts.ByObject[obj] = cache.ByObject{}
 				absent = append(absent, obj)
 			}
@@ -174,10 +178,12 @@ func TestCostOfAbsentKinds(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 			sent, reads := s.take()
 			sent = slices.DeleteFunc(sent, func(request string) bool { // of the mapper's own watches
-				return strings.HasSuffix(request, "/customresourcedefinitions") || strings.HasSuffix(request, "/apiservices")
+				return strings.HasSuffix(request, "/customresourcedefinitions") ||
+					strings.HasSuffix(request, "/apiservices")
 			})
 			if len(sent) > 0 || reads > test.most {
-				t.Errorf("%d reads of discovery in 10 minutes, want at most %d; sent %q, want nothing", reads, test.most, sent)
+				t.Errorf("%d reads of discovery in 10 minutes, want at most %d; sent %q, want nothing", reads,
+					test.most, sent)
 			}
 		})
 	}
@@ -186,9 +192,11 @@ func TestCostOfAbsentKinds(t *testing.T) {
 // With WatchAPIs a kind is found about a second after it was installed.
 func TestAbsentKindWithWatches(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, "")
-		s.PutVersion("apiextensions.k8s.io", fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{{Name: "customresourcedefinitions", Kind: "CustomResourceDefinition"}}})
-		s.PutVersion("apiregistration.k8s.io", fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{{Name: "apiservices", Kind: "APIService"}}})
+		s := newChangingServer(t, "")
+		s.PutVersion("apiextensions.k8s.io", fakeapi.Version{Name: "v1",
+			Resources: []fakeapi.Resource{{Name: "customresourcedefinitions", Kind: "CustomResourceDefinition"}}})
+		s.PutVersion("apiregistration.k8s.io", fakeapi.Version{Name: "v1",
+			Resources: []fakeapi.Resource{{Name: "apiservices", Kind: "APIService"}}})
 		m := s.mapper(t, apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -209,19 +217,24 @@ func TestAbsentKindWithWatches(t *testing.T) {
 // An index may be added while the kind is absent. An outage is no absence.
 func TestIndexAndOutageOfAnAbsentKind(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, "")
+		s := newChangingServer(t, "")
 		c, _ := s.caching(t, optional(cache.Options{}))
-		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "own", func(o client.Object) []string { return []string{o.GetName()} }))
+		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "own",
+			func(o client.Object) []string { return []string{o.GetName()} }))
 		h := &tally{}
 		handle(t, c, "typed", h)
-		byIndex := func() error { return c.List(t.Context(), &corev1.ConfigMapList{}, client.MatchingFields{"own": "n"}) }
+		byIndex := func() error {
+			return c.List(t.Context(), &corev1.ConfigMapList{},
+				client.MatchingFields{"own": "n"})
+		}
 		if err := byIndex(); !meta.IsNoMatchError(err) {
 			t.Errorf("absent, by index: %v, want NoMatch", err)
 		}
 		s.change(func() { s.scope = inNamespaces })
 		h.expect(t, "it is installed", keysOf[inNamespaces])
 		must(t, byIndex())
-		for name, fault := range map[string]fakeapi.Fault{"503": fakeapi.Status(503, 0), "no connection": fakeapi.Refused(), "403": fakeapi.Text(403, "no")} {
+		for name, fault := range map[string]fakeapi.Fault{"503": fakeapi.Status(503, 0),
+			"no connection": fakeapi.Refused(), "403": fakeapi.Text(403, "no")} {
 			heal := s.SetFault(fakeapi.All(), fault)
 			s.EndWatches()
 			time.Sleep(10 * time.Minute)
@@ -231,7 +244,7 @@ func TestIndexAndOutageOfAnAbsentKind(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 			h.expect(t, "after an outage, "+name, keysOf[inNamespaces])
 		}
-		if log := strings.Join(h.told(), " "); strings.Contains(log, "delete") {
+		if log := strings.Join(h.takeLog(), " "); strings.Contains(log, "delete") {
 			t.Errorf("told %q, want no delete", log)
 		}
 	})
@@ -240,7 +253,7 @@ func TestIndexAndOutageOfAnAbsentKind(t *testing.T) {
 // A kind that the options do not name has the errors of controller-runtime.
 func TestAbsentKindThatIsNotNamed(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, "")
+		s := newChangingServer(t, "")
 		c, _ := s.caching(t, cache.Options{})
 		_, err := c.GetInformer(t.Context(), &corev1.ConfigMap{})
 		if !meta.IsNoMatchError(err) {
@@ -249,15 +262,15 @@ func TestAbsentKindThatIsNotNamed(t *testing.T) {
 	})
 }
 
-// A kind that may not be listed waits as one that is not served does: others go on, the log has one line with the reason, and a
-// read returns it. Once it may be listed it is.
+// A kind that may not be listed waits as one that is not served does: others go on, the log has one line with the
+// reason, and a read returns it. Once it may be listed it is.
 func TestAbsentKindThatIsForbidden(t *testing.T) {
 	for name, opts := range map[string]cache.Options{"all": {}, "several": several()} {
 		bubble(t, name, func(t *testing.T) {
-			s := newMovingServer(t, inNamespaces)
+			s := newChangingServer(t, inNamespaces)
 			c, _ := s.caching(t, optional(opts))
 			allow := s.SetFault(fakeapi.Objects("", "list", "watch"), fakeapi.Text(403, "refused"))
-			_ = said.take()
+			_ = logged.take()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			controller := watchKind(t, ctx, c, &corev1.ConfigMap{})
@@ -282,8 +295,8 @@ func TestAbsentKindThatIsForbidden(t *testing.T) {
 			if !apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
 				t.Errorf("a read got %v, want the server's 403", err)
 			}
-			if lines := said.take("Waiting for a kind"); len(lines) != 1 || !strings.Contains(lines[0], "refused") {
-				t.Errorf("said %q, want one line with the reason", lines)
+			if lines := logged.take("Waiting for a kind"); len(lines) != 1 || !strings.Contains(lines[0], "refused") {
+				t.Errorf("logged %q, want one line with the reason", lines)
 			}
 			allow()
 			time.Sleep(31 * time.Second)
@@ -299,25 +312,27 @@ func TestAbsentKindThatIsForbidden(t *testing.T) {
 	}
 }
 
-// The log says once that a kind is awaited, with where else it is served, and once that it is there.
+// One log line says that the cache waits for a kind, and where else it is served, and one that it is served.
 func TestLogOfAnAbsentKind(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, "")
+		s := newChangingServer(t, "")
 		s.SetForms(fakeapi.Aggregated())
-		s.PutVersion("", fakeapi.Version{Name: "v1beta1", Resources: []fakeapi.Resource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}}})
+		s.PutVersion("", fakeapi.Version{Name: "v1beta1",
+			Resources: []fakeapi.Resource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}}})
 		c, _ := s.caching(t, optional(cache.Options{}))
-		_ = said.take()
+		_ = logged.take()
 		for range 3 {
 			handle(t, c, "typed", &tally{})
 			time.Sleep(10 * time.Minute)
 		}
-		if lines := said.take(); len(lines) != 1 || !strings.Contains(lines[0], "Waiting for a kind") || !strings.Contains(lines[0], "v1beta1") {
-			t.Errorf("said %q, want one line, with the version that is served", lines)
+		if lines := logged.take(); len(lines) != 1 || !strings.Contains(lines[0], "Waiting for a kind") ||
+			!strings.Contains(lines[0], "v1beta1") {
+			t.Errorf("logged %q, want one line, with the version that is served", lines)
 		}
 		s.change(func() { s.scope = inNamespaces })
 		time.Sleep(time.Minute)
-		if lines := said.take(); len(lines) != 1 || !strings.Contains(lines[0], "is served") {
-			t.Errorf("said %q, want one line", lines)
+		if lines := logged.take(); len(lines) != 1 || !strings.Contains(lines[0], "is served") {
+			t.Errorf("logged %q, want one line", lines)
 		}
 	})
 }
@@ -325,7 +340,7 @@ func TestLogOfAnAbsentKind(t *testing.T) {
 // An informer of an absent kind can be removed. Then nothing is asked for it.
 func TestRemoveInformerOfAnAbsentKind(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, "")
+		s := newChangingServer(t, "")
 		c, _ := s.caching(t, optional(cache.Options{}))
 		handle(t, c, "typed", &tally{})
 		must(t, c.RemoveInformer(t.Context(), &corev1.ConfigMap{}))
@@ -345,12 +360,13 @@ func TestRemoveInformerOfAnAbsentKind(t *testing.T) {
 // A kind that is absent before the cache starts is found after that.
 func TestAbsentBeforeStart(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s, h := newMovingServer(t, ""), &tally{}
+		s, h := newChangingServer(t, ""), &tally{}
 		c, _ := s.unstarted(t, optional(cache.Options{}))
 		informer, err := c.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
 		must(t, err)
 		_, err = informer.AddEventHandler(h)
-		must(t, errors.Join(err, c.IndexField(t.Context(), &corev1.ConfigMap{}, "own", func(o client.Object) []string { return []string{o.GetName()} })))
+		must(t, errors.Join(err, c.IndexField(t.Context(), &corev1.ConfigMap{}, "own",
+			func(o client.Object) []string { return []string{o.GetName()} })))
 		time.Sleep(time.Minute)
 		start(t, c)
 		if !c.WaitForCacheSync(t.Context()) || !informer.HasSynced() {
@@ -374,13 +390,13 @@ func held(what string) (h *tally, waits, release chan struct{}) {
 	}}, waits, release
 }
 
-// A kind is removed while its handlers are busy. What the informer has still to tell, an update, must not bring objects back.
-// While the handler is told that objects are gone the server fails, and it is told of all. A handler holds a mutex meanwhile,
-// which stops virtual time.
+// A kind is removed while its handlers are busy. What the informer has still to tell, an update, must not bring
+// objects back. While deletions are delivered to the handler the server fails, and all are delivered. A handler holds
+// a mutex meanwhile, which stops virtual time.
 func TestKindIsRemovedWhileHandlersAreBusy(t *testing.T) {
 	for _, what := range []string{"update", "delete"} {
 		bothModes(t, func(t *testing.T) {
-			s := newMovingServer(t, inNamespaces)
+			s := newChangingServer(t, inNamespaces)
 			c, m := s.caching(t, optional(cache.Options{}))
 			h, waits, release := held(what)
 			handle(t, c, "typed", h)
@@ -391,7 +407,7 @@ func TestKindIsRemovedWhileHandlersAreBusy(t *testing.T) {
 				}
 				<-waits
 			}
-			s.move(t, m, "")
+			s.changeScope(t, m, "")
 			if what == "delete" {
 				<-waits
 			} else {
@@ -413,7 +429,7 @@ func TestKindIsRemovedWhileHandlersAreBusy(t *testing.T) {
 // A kind that was removed has no objects, also if a list that began before ends after that.
 func TestListThatIsUnderWayWhenAKindIsRemoved(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s, slow := newMovingServer(t, inNamespaces), atomic.Bool{}
+		s, slow := newChangingServer(t, inNamespaces), atomic.Bool{}
 		opts := optional(cache.Options{})
 		opts.HTTPClient = &http.Client{Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
 			resp, err := s.Client().Transport.RoundTrip(req)
@@ -428,7 +444,7 @@ func TestListThatIsUnderWayWhenAKindIsRemoved(t *testing.T) {
 		must(t, err)
 		time.Sleep(3 * time.Second)
 		slow.Store(false)
-		s.move(t, m, "")
+		s.changeScope(t, m, "")
 		time.Sleep(time.Hour)
 		list, h := &corev1.ConfigMapList{}, &tally{}
 		if err := c.List(t.Context(), list); !meta.IsNoMatchError(err) {
@@ -442,13 +458,13 @@ func TestListThatIsUnderWayWhenAKindIsRemoved(t *testing.T) {
 	})
 }
 
-// A kind becomes cluster-scoped so soon after it was removed that no request fails, because the path of all namespaces is the
-// same. In a program that only reads its cache the first object tells, by a list or by an event, and until the cache has
-// switched no object of the new scope is beside those of the old one.
+// A kind becomes cluster-scoped so soon after it was removed that no request fails, because the path of all
+// namespaces is the same. In a program that only reads its cache the first object tells, by a list or by an event,
+// and until the cache has switched no object of the new scope is beside those of the old one.
 func TestScopeThatChangesWithoutAnError(t *testing.T) {
 	for name, remain := range map[string]bool{"objects are there": false, "none is at first": true} {
 		bubble(t, name, func(t *testing.T) {
-			s, h := newMovingServer(t, inNamespaces), &tally{}
+			s, h := newChangingServer(t, inNamespaces), &tally{}
 			c, _ := s.caching(t, cache.Options{})
 			handle(t, c, "typed", h)
 			h.expect(t, "at first", keysOf[inNamespaces])
@@ -471,7 +487,7 @@ func TestScopeThatChangesWithoutAnError(t *testing.T) {
 		})
 	}
 	bubble(t, "beside objects of the old scope", func(t *testing.T) {
-		s, h := newMovingServer(t, inNamespaces), &tally{}
+		s, h := newChangingServer(t, inNamespaces), &tally{}
 		c, _ := s.caching(t, cache.Options{})
 		handle(t, c, "typed", h)
 		h.expect(t, "at first", keysOf[inNamespaces])
@@ -481,7 +497,8 @@ func TestScopeThatChangesWithoutAnError(t *testing.T) {
 	})
 }
 
-// runningGoroutines counts the goroutines that have a stack. runtime.NumGoroutine also counts those that are about to end.
+// runningGoroutines counts the goroutines that have a stack. runtime.NumGoroutine also counts those that are about to
+// end.
 func runningGoroutines() int {
 	stacks := make([]byte, 1<<20)
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "\n\ngoroutine ")

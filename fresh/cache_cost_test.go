@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A kind at rest takes no more goroutines than in controller-runtime's cache, and two more in a cache of several namespaces,
-// however many these are.
+// A kind at rest takes no more goroutines than in controller-runtime's cache, and two more in a cache of several
+// namespaces, however many these are.
 func TestGoroutinesOfAKind(t *testing.T) {
 	const kinds = 2
-	s := newMovingServer(t, inNamespaces)
+	s := newChangingServer(t, inNamespaces)
 	count := func(newCache func(*rest.Config, cache.Options) (cache.Cache, error), opts cache.Options) int {
 		t.Helper()
 		opts.HTTPClient, opts.Mapper = s.Client(), s.client(t, nil).RESTMapper()
@@ -52,7 +52,9 @@ func TestGoroutinesOfAKind(t *testing.T) {
 	} {
 		ours, stock := count(newCache, c.opts), count(cache.New, c.opts)
 		if ours > stock+kinds*c.more {
-			t.Errorf("%s: %d kinds take %d goroutines, %d with controller-runtime's cache; want at most %d more for each", c.name, kinds, ours, stock, c.more)
+			t.Errorf(
+				"%s: %d kinds take %d goroutines, %d with controller-runtime's cache; want at most %d more for each",
+				c.name, kinds, ours, stock, c.more)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 //
 // Invariant: between the slot to which the hash of an object's name leads, and the slot that has the object, there is
 // no empty slot. So a search ends at the first empty one. Where an object was removed, the slot holds a
-// removedObject, until the table is made anew.
+// removedObject, until the table is rebuilt.
 type deliveredObjects struct {
 	hash  func(types.NamespacedName) uint64
 	slots []any // an object, a removedObject, or nil for an empty slot
@@ -110,7 +110,7 @@ func (d *deliveredObjects) find(name types.NamespacedName) (slot int, found bool
 	return slot, false
 }
 
-// rebuild makes the table anew, with so many slots, and without the marks of objects that were removed.
+// rebuild replaces the table by one with so many slots, and without the marks of objects that were removed.
 func (d *deliveredObjects) rebuild(size int) {
 	old := d.slots
 	d.slots = make([]any, size)

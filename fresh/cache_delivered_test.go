@@ -51,7 +51,7 @@ func TestDeliveredObjectsAreAMap(t *testing.T) {
 	}
 }
 
-// Who iterates over all objects may remove them meanwhile, and meets each of them once.
+// A caller that iterates over all objects may remove them meanwhile, and gets each of them once.
 func TestDeliveredObjectsMayBeRemovedMeanwhile(t *testing.T) {
 	delivered := newDeliveredObjects()
 	for n := range 1000 {
@@ -67,7 +67,8 @@ func TestDeliveredObjectsMayBeRemovedMeanwhile(t *testing.T) {
 		}
 	}
 	if len(met) != 1000 || slices.Max(slices.Collect(maps.Values(met))) > 1 {
-		t.Errorf("%d of 1000 objects were met, one of them %d times", len(met), slices.Max(slices.Collect(maps.Values(met))))
+		t.Errorf("%d of 1000 objects were met, one of them %d times", len(met),
+			slices.Max(slices.Collect(maps.Values(met))))
 	}
 	left := 0
 	for range delivered.all() {

@@ -28,25 +28,25 @@ import (
 func TestListAllowedWatchForbidden(t *testing.T) {
 	for name, opts := range map[string]cache.Options{"all": {}, "several": several()} {
 		bubble(t, name, func(t *testing.T) {
-			s := newMovingServer(t, "")
+			s := newChangingServer(t, "")
 			c, m := s.caching(t, optional(opts))
 			s.SetFault(fakeapi.Objects("", "watch"), fakeapi.Status(403, 0))
 			s.SetFault(fakeapi.Objects("", "list"), fakeapi.Late(200*time.Millisecond))
 			h := &tally{}
 			handle(t, c, "typed", h)
-			s.move(t, m, inNamespaces)
+			s.changeScope(t, m, inNamespaces)
 			h.expect(t, "installed", keysOf[inNamespaces])
 		})
 		bubble(t, name+" from start", func(t *testing.T) {
-			s := newMovingServer(t, inNamespaces)
+			s := newChangingServer(t, inNamespaces)
 			c, _ := s.caching(t, optional(opts))
 			s.SetFault(fakeapi.Objects("", "watch"), fakeapi.Status(403, 0))
 			s.SetFault(fakeapi.Objects("", "list"), fakeapi.Late(200*time.Millisecond))
-			_ = said.take()
+			_ = logged.take()
 			h := &tally{}
 			handle(t, c, "typed", h)
 			h.expect(t, "installed", keysOf[inNamespaces])
-			if l := said.take("Waiting"); len(l) > 0 {
+			if l := logged.take("Waiting"); len(l) > 0 {
 				t.Errorf("%q", l)
 			}
 		})
@@ -61,23 +61,27 @@ func TestLogOfForbidden(t *testing.T) {
 	defer func() { utilruntime.ErrorHandlers = before }()
 	for name, opts := range map[string]cache.Options{"all": {}, "several": several()} {
 		bubble(t, name, func(t *testing.T) {
-			s := newMovingServer(t, inNamespaces)
+			s := newChangingServer(t, inNamespaces)
 			c, _ := s.caching(t, optional(opts))
 			allow := s.SetFault(fakeapi.Objects("", "list", "watch"), fakeapi.Status(403, 0))
-			utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{func(_ context.Context, err error, msg string, _ ...any) { failures.Add(1) }}
+			utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{func(_ context.Context, err error, msg string,
+				_ ...any) {
+				failures.Add(1)
+			}}
 			handle(t, c, "typed", &tally{})
 			time.Sleep(time.Minute)
-			_ = said.take()
+			_ = logged.take()
 			failures.Store(0)
 			time.Sleep(time.Hour)
 			if n := failures.Load(); n > 0 {
 				t.Errorf("client-go logged %d errors in an hour", n)
 			}
-			if lines := said.take(); len(lines) > 0 {
+			if lines := logged.take(); len(lines) > 0 {
 				t.Errorf("said %d lines in an hour, such as %q", len(lines), lines[0])
 			}
 			allow()
-			time.Sleep(time.Minute) // nothing is left unsynced, for which a goroutine of controller-runtime's would wait
+			// nothing is left unsynced, for which a goroutine of controller-runtime's would wait
+			time.Sleep(time.Minute)
 		})
 	}
 }
@@ -85,7 +89,7 @@ func TestLogOfForbidden(t *testing.T) {
 // A cache that has ended waits for no kind.
 func TestWaitingOfACacheThatHasEnded(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, "")
+		s := newChangingServer(t, "")
 		c, m := s.unstarted(t, optional(cache.Options{}))
 		end := start(t, c)
 		handle(t, c, "typed", &tally{})
@@ -97,20 +101,24 @@ func TestWaitingOfACacheThatHasEnded(t *testing.T) {
 	})
 }
 
-// Absent kinds of one version and of several are found within 31 seconds, and so is their removal, in each form of discovery.
-func TestAbsentKindsInForms(t *testing.T) {
-	for name, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy(), "v2beta1": fakeapi.V2Beta1Only()} {
+// Absent kinds of one version and of several are found within 31 seconds, and so is their removal, in each form of
+// discovery.
+func TestRepresentationsOfAbsentKinds(t *testing.T) {
+	for name, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy(),
+		"v2beta1": fakeapi.V2Beta1Only()} {
 		for _, several := range []bool{false, true} {
 			for _, withDoc := range []bool{false, true} {
 				bubble(t, fmt.Sprint(name, several, withDoc), func(t *testing.T) {
-					s := newMovingServer(t, inNamespaces)
+					s := newChangingServer(t, inNamespaces)
 					forms.NoWatchList = strings.Contains(t.Name(), listMode)
 					s.SetForms(forms)
 					opts := cache.Options{ByObject: map[client.Object]cache.ByObject{}}
 					var absent []client.Object
 					kinds := []schema.GroupVersionKind{{Group: "a.example.com", Version: "v1", Kind: "Widget"}}
 					if several {
-						kinds = append(kinds, schema.GroupVersionKind{Group: "b.example.com", Version: "v1", Kind: "Widget"}, schema.GroupVersionKind{Group: "a.example.com", Version: "v2", Kind: "Widget"})
+						kinds = append(kinds, schema.GroupVersionKind{Group: "b.example.com", Version: "v1",
+							Kind: "Widget"}, schema.GroupVersionKind{Group: "a.example.com", Version: "v2",
+							Kind: "Widget"})
 					}
 					for _, gvk := range kinds {
 						obj := &metav1.PartialObjectMetadata{}
@@ -132,9 +140,11 @@ func TestAbsentKindsInForms(t *testing.T) {
 						must(t, err)
 					}
 					time.Sleep(5*time.Minute + 7*time.Second)
-					widget := fakeapi.Resource{Name: "widgets", Kind: "Widget", Namespaced: true, Objects: []fakeapi.Object{{Namespace: "ns", Name: "n", UID: "1"}}}
+					widget := fakeapi.Resource{Name: "widgets", Kind: "Widget", Namespaced: true,
+						Objects: []fakeapi.Object{{Namespace: "ns", Name: "n", UID: "1"}}}
 					for i, gvk := range kinds {
-						s.PutVersion(gvk.Group, fakeapi.Version{Name: gvk.Version, Resources: []fakeapi.Resource{widget}})
+						s.PutVersion(gvk.Group, fakeapi.Version{Name: gvk.Version,
+							Resources: []fakeapi.Resource{widget}})
 						_, _ = s.take()
 						time.Sleep(31 * time.Second)
 						_, reads := s.take()
@@ -160,7 +170,7 @@ func TestAbsentKindsInForms(t *testing.T) {
 func TestTwoCachesOneMapper(t *testing.T) {
 	for phase := time.Second; phase < 30*time.Second; phase += 4 * time.Second {
 		virtual(t, func(t *testing.T) {
-			s := newMovingServer(t, "")
+			s := newChangingServer(t, "")
 			a, m := s.caching(t, optional(cache.Options{}))
 			opts := optional(cache.Options{})
 			opts.Mapper = m
@@ -185,11 +195,12 @@ func TestTwoCachesOneMapper(t *testing.T) {
 	}
 }
 
-// Two API servers disagree for a while about whether a kind is served. Once they agree, all handlers have what there is.
+// Two API servers disagree for a while about whether a kind is served. Once they agree, all handlers have what there
+// is.
 func TestReplicas(t *testing.T) {
 	for _, scopes := range [][2]string{{"", inNamespaces}, {"", ofCluster}, {inNamespaces, ""}} {
 		bubble(t, fmt.Sprint(scopes), func(t *testing.T) {
-			a, b := newMovingServer(t, scopes[0]), newMovingServer(t, scopes[0])
+			a, b := newChangingServer(t, scopes[0]), newChangingServer(t, scopes[0])
 			opts := optional(cache.Options{})
 			hc := *a.Client()
 			hc.Transport = fakeapi.RoundRobin(a.Server, b.Server)
@@ -199,8 +210,8 @@ func TestReplicas(t *testing.T) {
 			opts.Mapper = m
 			c, _ := a.caching(t, opts)
 			hs := []*tally{{}, {}, {}}
-			for i, sort := range sorts {
-				handle(t, c, sort, hs[i])
+			for i, representation := range representations {
+				handle(t, c, representation, hs[i])
 			}
 			time.Sleep(time.Minute)
 			a.change(func() { a.scope = scopes[1] })
@@ -219,10 +230,10 @@ func TestReplicas(t *testing.T) {
 // A cache waits with a mapper that wraps ours, too.
 func TestWrappedMapper(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, "")
+		s := newChangingServer(t, "")
 		m := s.mapper(t, apiutil.DynamicRESTMapperOptions{})
 		opts := optional(cache.Options{})
-		opts.Mapper = honest{honest{m}}
+		opts.Mapper = unwrappingMapper{unwrappingMapper{m}}
 		c, _ := s.caching(t, opts)
 		h := &tally{}
 		handle(t, c, "typed", h)
@@ -242,7 +253,7 @@ func TestWrappedMapper(t *testing.T) {
 // A read of an absent kind without an informer is NoMatch, and finds the kind as soon as it is served.
 func TestReadsWithoutInformer(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, "")
+		s := newChangingServer(t, "")
 		opts := optional(cache.Options{})
 		opts.ReaderFailOnMissingInformer = true
 		c, m := s.caching(t, opts)
@@ -251,18 +262,19 @@ func TestReadsWithoutInformer(t *testing.T) {
 		if !errors.As(err, &notCached) {
 			t.Errorf("got %v", err)
 		}
-		one, err := newClient(s.Config(), client.Options{HTTPClient: s.Client(), Mapper: m, Cache: &client.CacheOptions{Reader: c, Unstructured: true}})
+		one, err := newClient(s.Config(), client.Options{HTTPClient: s.Client(), Mapper: m,
+			Cache: &client.CacheOptions{Reader: c, Unstructured: true}})
 		must(t, err)
 		h := &tally{}
 		handle(t, c, "typed", h)
-		for _, sort := range sorts {
-			err := one.List(t.Context(), caller{sort, configMap}.list())
+		for _, representation := range representations {
+			err := one.List(t.Context(), caller{representation, configMap}.list())
 			if !meta.IsNoMatchError(err) {
-				t.Errorf("%s: %v", sort, err)
+				t.Errorf("%s: %v", representation, err)
 			}
-			err = one.Get(t.Context(), client.ObjectKey{Name: "n"}, caller{sort, configMap}.object("", ""))
+			err = one.Get(t.Context(), client.ObjectKey{Name: "n"}, caller{representation, configMap}.object("", ""))
 			if !meta.IsNoMatchError(err) {
-				t.Errorf("%s: %v", sort, err)
+				t.Errorf("%s: %v", representation, err)
 			}
 		}
 		s.change(func() { s.scope = inNamespaces })
@@ -281,7 +293,7 @@ func TestReadsWithoutInformer(t *testing.T) {
 func TestForbiddenAndRemoved(t *testing.T) {
 	for name, opts := range map[string]cache.Options{"all": {}, "several": several()} {
 		bubble(t, name, func(t *testing.T) {
-			s := newMovingServer(t, inNamespaces)
+			s := newChangingServer(t, inNamespaces)
 			c, m := s.caching(t, optional(opts))
 			ns := ""
 			if name == "several" {
@@ -321,12 +333,12 @@ func TestForbiddenAndRemoved(t *testing.T) {
 // An initial watch may end before its bookmark, or hang: the objects come all the same.
 func TestHalfAStream(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, "")
+		s := newChangingServer(t, "")
 		c, m := s.caching(t, optional(cache.Options{}))
 		h := &tally{}
 		handle(t, c, "typed", h)
 		heal := s.SetFault(fakeapi.Lists(""), fakeapi.ResetMidBody())
-		s.move(t, m, inNamespaces)
+		s.changeScope(t, m, inNamespaces)
 		time.Sleep(2 * time.Minute)
 		heal()
 		h.expect(t, "healed", keysOf[inNamespaces])
@@ -335,12 +347,12 @@ func TestHalfAStream(t *testing.T) {
 		s.change(func() { s.scope = "" })
 		s.EndWatches()
 		h.expect(t, "removed while lists hang", "")
-		s.move(t, m, ofCluster)
+		s.changeScope(t, m, ofCluster)
 		time.Sleep(2 * time.Minute)
-		s.move(t, m, "")
+		s.changeScope(t, m, "")
 		time.Sleep(time.Minute)
 		heal()
-		s.move(t, m, ofCluster)
+		s.changeScope(t, m, ofCluster)
 		h.expect(t, "again", keysOf[ofCluster])
 	})
 }

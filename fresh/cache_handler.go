@@ -121,8 +121,8 @@ func (h *handler) attach() error {
 	return h.remove() // RemoveEventHandler may have been called before the registration
 }
 
-// remove makes sure that nothing more is delivered. It does not wait for a call in progress: whoever needs that waits
-// for ShutdownChan.
+// remove makes sure that nothing more is delivered. It does not wait for a call in progress: a caller that needs that
+// waits for ShutdownChan.
 func (h *handler) remove() error {
 	if h.state.Swap(handlerRemoved) != handlerRemoved {
 		go func() {

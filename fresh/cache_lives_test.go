@@ -26,14 +26,14 @@ import (
 // registeredTally is a handler with its registration.
 type registeredTally struct {
 	*tally
-	sort string
-	inf  cache.Informer
-	reg  toolscache.ResourceEventHandlerRegistration
+	representation string
+	inf            cache.Informer
+	reg            toolscache.ResourceEventHandlerRegistration
 }
 
-// An optional kind is installed, removed and changed at random, while handlers, indexes and informers come and go and the server
-// fails. In the end each handler has exactly the objects that there are, and nothing is left of what was removed. SEED=N runs
-// one life again, and SEEDS=N more of them.
+// An optional kind is installed, removed and changed at random, while handlers, indexes and informers come and go and
+// the server fails. In the end each handler has exactly the objects that there are, and nothing is left of what was
+// removed. SEED=N runs one life again, and SEEDS=N more of them.
 func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 	seeds, first := 40, uint64(1)
 	if v := os.Getenv("SEED"); v != "" {
@@ -48,7 +48,7 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 			bubble(t, fmt.Sprint(name, seed), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 7))
 				scopes := []string{"", inNamespaces, ofCluster}
-				s := newMovingServer(t, scopes[r.IntN(3)])
+				s := newChangingServer(t, scopes[r.IntN(3)])
 				var log []string
 				note := func(f string, a ...any) { log = append(log, fmt.Sprintf(f, a...)) }
 				defer func() {
@@ -73,7 +73,7 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 						synctest.Wait()
 						base = runningGoroutines()
 					}
-					sort := sorts[r.IntN(3)]
+					representation := representations[r.IntN(3)]
 					switch n := r.IntN(20); {
 					case n < 6:
 						scope, plural := scopes[r.IntN(3)], []string{"configmaps", "maps"}[r.IntN(2)]
@@ -81,7 +81,8 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 						end := r.IntN(4) > 0
 						note("%d change %q %q %v endwatches %t", step, scope, plural, names, end)
 						if scope == s.scope && plural == s.plural {
-							names = s.names // nothing would tell of others: the server sends no events, and a watch goes on where it ended
+							// The cache would not learn of others: the server sends no events.
+							names = s.names
 						} else {
 							uid++
 							end = true // the server has deleted the CRD, which ends its watches
@@ -91,31 +92,35 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 							s.EndWatches()
 						}
 					case n < 9 && len(handlers) < 8:
-						note("%d handler %s", step, sort)
+						note("%d handler %s", step, representation)
 						wait, stop := context.WithTimeout(ctx, 5*time.Second)
-						inf, err := c.GetInformer(wait, caller{sort, configMap}.object("", ""), cache.BlockUntilSynced(began))
+						inf, err := c.GetInformer(wait, caller{representation, configMap}.object("", ""),
+							cache.BlockUntilSynced(began))
 						stop()
 						if err != nil {
 							note("   %v", err)
 							break
 						}
-						h := &registeredTally{tally: &tally{}, sort: sort, inf: inf}
+						h := &registeredTally{tally: &tally{}, representation: representation, inf: inf}
 						h.reg, err = inf.AddEventHandler(h)
 						must(t, err)
 						handlers = append(handlers, h)
 					case n == 9 && len(handlers) > 0:
 						i := r.IntN(len(handlers))
-						note("%d remove handler %s", step, handlers[i].sort)
+						note("%d remove handler %s", step, handlers[i].representation)
 						must(t, handlers[i].inf.RemoveEventHandler(handlers[i].reg))
 						handlers = slices.Delete(handlers, i, i+1)
 					case n == 10:
-						note("%d remove informer %s", step, sort)
-						must(t, c.RemoveInformer(ctx, caller{sort, configMap}.object("", "")))
-						handlers = slices.DeleteFunc(handlers, func(h *registeredTally) bool { return h.sort == sort })
+						note("%d remove informer %s", step, representation)
+						must(t, c.RemoveInformer(ctx, caller{representation, configMap}.object("", "")))
+						handlers = slices.DeleteFunc(handlers,
+							func(h *registeredTally) bool { return h.representation == representation })
 					case n == 11:
-						note("%d index %s", step, sort)
-						wait, stop := context.WithTimeout(ctx, 5*time.Second) // controller-runtime v0.23 waits for the first list
-						err := c.IndexField(wait, caller{sort, configMap}.object("", ""), fmt.Sprint("i", step), func(o client.Object) []string { return []string{o.GetName()} })
+						note("%d index %s", step, representation)
+						// controller-runtime v0.23 waits for the first list
+						wait, stop := context.WithTimeout(ctx, 5*time.Second)
+						err := c.IndexField(wait, caller{representation, configMap}.object("", ""),
+							fmt.Sprint("i", step), func(o client.Object) []string { return []string{o.GetName()} })
 						stop()
 						if err != nil {
 							note("   %v", err)
@@ -127,8 +132,11 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 						m.Reset()
 					case n < 17:
 						what := r.IntN(5)
-						matcher := map[int]string{0: "all", 1: "discovery", 2: "objects", 3: "lists", 4: "lists ns"}[what]
-						fault := []fakeapi.Fault{fakeapi.Status(503, 0), fakeapi.Text(403, "no"), fakeapi.Status(429, 1), fakeapi.Status(500, 0), fakeapi.Refused(), fakeapi.NotFound(), fakeapi.Late(3 * time.Second), fakeapi.ResetMidBody()}[r.IntN(8)]
+						matcher := map[int]string{0: "all", 1: "discovery", 2: "objects", 3: "lists",
+							4: "lists ns"}[what]
+						fault := []fakeapi.Fault{fakeapi.Status(503, 0), fakeapi.Text(403, "no"),
+							fakeapi.Status(429, 1), fakeapi.Status(500, 0), fakeapi.Refused(), fakeapi.NotFound(),
+							fakeapi.Late(3 * time.Second), fakeapi.ResetMidBody()}[r.IntN(8)]
 						note("%d fault %s %v", step, matcher, fault)
 						switch what {
 						case 0:
@@ -150,14 +158,15 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 						heals = nil
 					case n == 18 && began:
 						wait, stop := context.WithTimeout(ctx, 5*time.Second)
-						err := c.List(wait, caller{sort, configMap}.list())
+						err := c.List(wait, caller{representation, configMap}.list())
 						stop()
-						note("%d list %s: %v", step, sort, err)
+						note("%d list %s: %v", step, representation, err)
 					case n == 19:
 						note("%d end watches", step)
 						s.EndWatches()
 					}
-					d := []time.Duration{0, 10 * time.Millisecond, 500 * time.Millisecond, time.Second, 1500 * time.Millisecond, 5 * time.Second, 35 * time.Second, 3 * time.Minute}[r.IntN(8)]
+					d := []time.Duration{0, 10 * time.Millisecond, 500 * time.Millisecond, time.Second,
+						1500 * time.Millisecond, 5 * time.Second, 35 * time.Second, 3 * time.Minute}[r.IntN(8)]
 					note("   sleep %v", d)
 					time.Sleep(d)
 				}
@@ -186,17 +195,19 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 					l := slices.Clone(h.log)
 					h.mu.Unlock()
 					if h.keys() != strings.Join(want, " ") || len(wrong) > 0 {
-						t.Errorf("handler %d (%s) has %q, want %q; wrong %q; log %q", i, h.sort, h.keys(), want, wrong, l)
+						t.Errorf("handler %d (%s) has %q, want %q; wrong %q; log %q", i, h.representation, h.keys(),
+							want, wrong, l)
 					}
 					if !h.inf.HasSynced() || h.inf.IsStopped() {
 						t.Errorf("handler %d synced %t stopped %t", i, h.inf.HasSynced(), h.inf.IsStopped())
 					}
-					list := caller{h.sort, configMap}.list()
+					list := caller{h.representation, configMap}.list()
 					wait, stop := context.WithTimeout(ctx, 5*time.Second)
 					err := c.List(wait, list)
 					stop()
-					if (s.scope == "") != meta.IsNoMatchError(err) || s.scope != "" && (err != nil || meta.LenList(list) != len(want)) {
-						t.Errorf("list of %s: %d, %v", h.sort, meta.LenList(list), err)
+					if (s.scope == "") != meta.IsNoMatchError(err) || s.scope != "" &&
+						(err != nil || meta.LenList(list) != len(want)) {
+						t.Errorf("list of %s: %d, %v", h.representation, meta.LenList(list), err)
 					}
 				}
 				w := follow.Of(m, follow.WaitUntilRead).Waiting()
@@ -206,8 +217,8 @@ func TestRandomLivesOfAnOptionalKind(t *testing.T) {
 				if s.scope == "" && len(handlers) > 0 && len(w) != 1 {
 					t.Errorf("waiting %v", w)
 				}
-				for _, sort := range sorts {
-					must(t, c.RemoveInformer(ctx, caller{sort, configMap}.object("", "")))
+				for _, representation := range representations {
+					must(t, c.RemoveInformer(ctx, caller{representation, configMap}.object("", "")))
 				}
 				time.Sleep(3 * time.Minute)
 				synctest.Wait()

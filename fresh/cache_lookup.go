@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kindTable has the kinds of a cache. Whoever changes it holds the mutex of the cache. Readers take no lock, because
-// its maps are replaced and never changed: each Get and List of a program reads from it.
+// kindTable has the kinds of a cache. A caller that changes it holds the mutex of the cache. Readers take no lock,
+// because its maps are replaced and never changed: each Get and List of a program reads from it.
 type kindTable struct {
 	current atomic.Pointer[kindMaps]
 }

@@ -17,7 +17,8 @@ func saying[T runtime.Object](obj T, apiVersion, kind string) T {
 	return obj
 }
 
-// A kind is found by objects and lists like those that were remembered, and by no others; and not after it was removed.
+// A kind is found by objects and lists like those that were remembered, and by no others; and not after it was
+// removed.
 func TestKindTable(t *testing.T) {
 	table := newKindTable()
 	things := &kind{gvk: schema.GroupVersionKind{Group: "a", Version: "v1", Kind: "Thing"}}

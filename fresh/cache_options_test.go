@@ -28,26 +28,28 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// While the new path can't be listed, the cache keeps what it had. A line says so once, and it heals.
+// While the new path cannot be listed, the cache keeps what it had. One line says so, and the cache recovers.
 func TestPathThatCannotBeListed(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c, m := s.caching(t, cache.Options{})
 		eventually(t, "the object", func() bool { return has(c, "ns") })
 		heal := s.SetFault(fakeapi.Lists(""), fakeapi.Text(403, "refused"))
-		_ = said.take()
-		s.move(t, m, ofCluster)
+		_ = logged.take()
+		s.changeScope(t, m, ofCluster)
 		time.Sleep(time.Minute)
-		if lines := said.take("cannot follow"); len(lines) != 1 || !strings.Contains(lines[0], "ConfigMap") || !strings.Contains(lines[0], "refused") || !has(c, "ns") || has(c, "") {
-			t.Errorf("said %q, want one line with the kind and the reason; has the old object: %t, the new one: %t", lines, has(c, "ns"), has(c, ""))
+		if lines := logged.take("cannot follow"); len(lines) != 1 || !strings.Contains(lines[0], "ConfigMap") ||
+			!strings.Contains(lines[0], "refused") || !has(c, "ns") || has(c, "") {
+			t.Errorf("logged %q, want one line with the kind and the reason; has the old object: %t, the new one: %t",
+				lines, has(c, "ns"), has(c, ""))
 		}
 		heal()
 		eventually(t, "it heals", func() bool { return has(c, "") })
 	})
 }
 
-// A kind that can't be listed holds up nobody else. Who waits for it is told why, also if its informer is removed meanwhile, which
-// waits for nothing. Nobody makes another one but who waits.
+// A kind that cannot be listed holds up no other kind. A caller that waits for it gets the reason, also if its
+// informer is removed meanwhile, which waits for nothing. Only callers that wait make another one.
 func TestKindThatCannotBeListed(t *testing.T) {
 	for name, await := range map[string]func(context.Context, cache.Cache) error{
 		"read": func(ctx context.Context, c cache.Cache) error {
@@ -59,7 +61,7 @@ func TestKindThatCannotBeListed(t *testing.T) {
 		},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			s := newMovingServer(t, inNamespaces)
+			s := newChangingServer(t, inNamespaces)
 			c, _ := s.caching(t, cache.Options{})
 			s.SetFault(fakeapi.At("/api/v1/configmaps"), fakeapi.Text(403, "refused"))
 			other := func() {
@@ -96,21 +98,21 @@ func TestKindThatCannotBeListed(t *testing.T) {
 	}
 }
 
-// Where one of several namespaces can't be listed, events of the others go on, also after a move. A move to a path where fewer
-// can be listed than before waits until it can.
+// Where one of several namespaces can't be listed, events of the others go on, also after a switch. A switch to a
+// path where fewer can be listed than before waits until it can.
 func TestNamespaceThatCannotBeListed(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s, h := newMovingServer(t, inNamespaces), &tally{}
+		s, h := newChangingServer(t, inNamespaces), &tally{}
 		c, m := s.caching(t, several())
 		handle(t, c, "typed", h)
 		h.expect(t, "at first", "ns/n other/n")
 		heal := s.SetFault(fakeapi.Objects("other"), fakeapi.Text(403, "refused"))
-		s.move(t, m, ofCluster)
+		s.changeScope(t, m, ofCluster)
 		h.expect(t, "cluster-wide", "n")
 		late := s.SetFault(fakeapi.Objects("ns"), fakeapi.Late(5*time.Second))
-		s.move(t, m, inNamespaces)
+		s.changeScope(t, m, inNamespaces)
 		if time.Sleep(3 * time.Second); !has(c, "") {
-			t.Error("the cache has moved before the list of a namespace has come")
+			t.Error("the cache has switched before the list of a namespace has come")
 		}
 		late()
 		h.expect(t, "back, but for the other namespace", "ns/n")
@@ -119,36 +121,38 @@ func TestNamespaceThatCannotBeListed(t *testing.T) {
 		heal = s.SetFault(fakeapi.Objects("ns"), fakeapi.Text(403, "refused"))
 		s.change(func() { s.plural, s.uid = "gizmos", "2" })
 		must(t, m.Refresh(t.Context(), ""))
-		_ = h.told()
+		_ = h.takeLog()
 		time.Sleep(10 * time.Second)
-		if log := h.told(); len(log) > 0 {
-			t.Errorf("fewer namespaces can be listed than before, and it moves: told %q", log)
+		if log := h.takeLog(); len(log) > 0 {
+			t.Errorf("fewer namespaces can be listed than before, and it switches: delivered %q", log)
 		}
 		heal()
 		time.Sleep(2 * time.Minute)
 		h.expect(t, "others of the same names", "ns/n other/n")
-		if log := h.told(); len(log) != 4 {
+		if log := h.takeLog(); len(log) != 4 {
 			t.Errorf("told %q, want two deletes and two adds", log)
 		}
 	})
 }
 
-// Kinds of options may come late, in whatever scope. One with namespaces of its own does not follow to the cluster, which is
-// said once, and is there when it is back.
+// Kinds of options may come late, in whatever scope. One with namespaces of its own does not follow to the cluster,
+// which is logged once, and the kind is found when it is served again.
 func TestByObject(t *testing.T) {
 	options := func() cache.Options {
-		return cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{"ns": {}}}}}
+		by := cache.ByObject{Namespaces: map[string]cache.Config{"ns": {}}}
+		return cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: by}}
 	}
-	for scope, path := range map[string]string{inNamespaces: "/api/v1/namespaces/ns/configmaps", ofCluster: "/api/v1/configmaps"} {
+	for scope, path := range map[string]string{inNamespaces: "/api/v1/namespaces/ns/configmaps",
+		ofCluster: "/api/v1/configmaps"} {
 		bubble(t, "late, "+scope, func(t *testing.T) {
-			s := newMovingServer(t, "")
+			s := newChangingServer(t, "")
 			c, m := s.caching(t, options())
 			err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{})
 			if _, none := c.GetInformerForKind(t.Context(), configMap); !meta.IsNoMatchError(err) || none != nil {
 				t.Errorf("before it is installed: a read got %v and an informer %v, want NoMatch and none", err, none)
 			}
 			_, _ = s.take()
-			s.move(t, m, scope)
+			s.changeScope(t, m, scope)
 			eventually(t, "the object", func() bool { return has(c, map[string]string{inNamespaces: "ns"}[scope]) })
 			if sent, _ := s.take(); !slices.Equal(slices.Compact(sent), []string{"GET " + path}) {
 				t.Errorf("sent %q, want lists and watches of %s", sent, path)
@@ -156,36 +160,42 @@ func TestByObject(t *testing.T) {
 		})
 	}
 	bubble(t, "there and back", func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		m := s.mapper(t, apiutil.DynamicRESTMapperOptions{})
-		counted, opts := learning{honest{m}, &atomic.Int32{}, func(int32) bool { return false }}, options()
+		counted, opts := outdatedMapper{unwrappingMapper{m}, &atomic.Int32{},
+			func(int32) bool { return false }}, options()
 		opts.Mapper = counted
 		heal := s.SetFault(fakeapi.Discovery(), fakeapi.Status(503, 0))
-		if _, err := newCache(s.Config(), cache.Options{HTTPClient: s.Client(), ByObject: opts.ByObject}); err == nil || meta.IsNoMatchError(err) {
+		if _, err := newCache(s.Config(), cache.Options{HTTPClient: s.Client(),
+			ByObject: opts.ByObject}); err == nil || meta.IsNoMatchError(err) {
 			t.Errorf("made in an outage: %v, want the server's error", err)
 		}
 		heal()
 		c, _ := s.caching(t, opts)
 		eventually(t, "the object", func() bool { return has(c, "ns") })
-		before, _ := counted.lookups.Load(), said.take()
-		s.move(t, m, ofCluster)
+		before, _ := counted.lookups.Load(), logged.take()
+		s.changeScope(t, m, ofCluster)
 		time.Sleep(time.Minute)
 		if tries := counted.lookups.Load() - before; tries > 40 {
-			t.Errorf("%d lookups in a minute, want at most 40: six tries, with 1 to 30 seconds between them, and those of the reflector", tries)
+			t.Errorf(
+				"%d lookups in a minute, want at most 40: six tries, with 1 to 30 seconds between them, and those of the reflector",
+				tries)
 		}
-		if lines := said.take("cannot follow"); len(lines) != 1 || !strings.Contains(lines[0], "ConfigMap") || !strings.Contains(lines[0], "Namespaces") || !has(c, "ns") {
-			t.Errorf("said %q, want one line with the kind and the option; has the old object: %t", lines, has(c, "ns"))
+		if lines := logged.take("cannot follow"); len(lines) != 1 || !strings.Contains(lines[0], "ConfigMap") ||
+			!strings.Contains(lines[0], "Namespaces") || !has(c, "ns") {
+			t.Errorf("logged %q, want one line with the kind and the option; has the old object: %t", lines,
+				has(c, "ns"))
 		}
-		s.move(t, m, inNamespaces)
+		s.changeScope(t, m, inNamespaces)
 		eventually(t, "the object is there", func() bool { return has(c, "ns") })
 	})
 }
 
-// The options of all namespaces in an entry of ByObject apply to a kind that becomes cluster-scoped: it has the new objects and
-// none of the old.
+// The options of all namespaces in an entry of ByObject apply to a kind that becomes cluster-scoped: it has the new
+// objects and none of the old.
 func TestByObjectOfAllNamespaces(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s, h := newMovingServer(t, inNamespaces), &tally{}
+		s, h := newChangingServer(t, inNamespaces), &tally{}
 		var selected atomic.Int32
 		c, m := s.caching(t, cache.Options{
 			HTTPClient: &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
@@ -201,7 +211,7 @@ func TestByObjectOfAllNamespaces(t *testing.T) {
 		handle(t, c, "typed", h)
 		for n, scope := range []string{inNamespaces, ofCluster, inNamespaces} {
 			selected.Store(0)
-			s.move(t, m, scope)
+			s.changeScope(t, m, scope)
 			h.expect(t, fmt.Sprint("step ", n), keysOf[scope])
 			if n > 0 && selected.Load() == 0 {
 				t.Errorf("%s: no request has the selector", scope)
@@ -210,11 +220,11 @@ func TestByObjectOfAllNamespaces(t *testing.T) {
 	})
 }
 
-// After a kind has switched, one of several API servers may still be behind, and answer the document and the list. A third
-// proof is asked for then, a live read of the version, and the cache does not switch back.
+// After a kind has switched, one of several API servers may still be behind, and answer the document and the list. A
+// third proof is asked for then, a live read of the version, and the cache does not switch back.
 func TestReplicaThatIsBehind(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		ahead, behind, h := newMovingServer(t, inNamespaces), newMovingServer(t, inNamespaces), &tally{}
+		ahead, behind, h := newChangingServer(t, inNamespaces), newChangingServer(t, inNamespaces), &tally{}
 		var lags atomic.Bool
 		transport := fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
 			if lags.Load() && req.URL.Path != "/api/v1" {
@@ -224,7 +234,8 @@ func TestReplicaThatIsBehind(t *testing.T) {
 		})
 		ahead.SetForms(fakeapi.Aggregated())
 		behind.SetForms(fakeapi.Aggregated())
-		m, err := apiutil.NewDynamicRESTMapperWithOptions(ahead.Config(), &http.Client{Transport: transport}, apiutil.DynamicRESTMapperOptions{})
+		m, err := apiutil.NewDynamicRESTMapperWithOptions(ahead.Config(), &http.Client{Transport: transport},
+			apiutil.DynamicRESTMapperOptions{})
 		must(t, err)
 		c, _ := ahead.caching(t, cache.Options{Mapper: m, HTTPClient: &http.Client{Transport: transport}})
 		handle(t, c, "typed", h)
@@ -242,10 +253,10 @@ func TestReplicaThatIsBehind(t *testing.T) {
 	})
 }
 
-// Selectors, transforms and informers of the program's own stay. The store of what has moved is emptied.
+// Selectors, transforms and informers of the program's own stay. The store of what has switched is emptied.
 func TestOptionsOfTheCache(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		var made []toolscache.SharedIndexInformer
 		var selected atomic.Int32
 		c, m := s.caching(t, cache.Options{
@@ -255,23 +266,28 @@ func TestOptionsOfTheCache(t *testing.T) {
 				}
 				return s.Server
 			})},
-			ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{"a": "b"}), Transform: func(obj any) (any, error) {
-				obj.(client.Object).SetAnnotations(map[string]string{"transformed": "yes"})
-				return obj, nil
-			}}},
-			NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object, resync time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
+			ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {
+				Label: labels.SelectorFromSet(labels.Set{"a": "b"}), Transform: func(obj any) (any, error) {
+					obj.(client.Object).SetAnnotations(map[string]string{"transformed": "yes"})
+					return obj, nil
+				}}},
+			NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object, resync time.Duration,
+				x toolscache.Indexers) toolscache.SharedIndexInformer {
 				made = append(made, toolscache.NewSharedIndexInformer(lw, obj, resync, x))
 				return made[len(made)-1]
 			},
 		})
 		eventually(t, "the object", func() bool { return has(c, "ns") })
 		before := selected.Load()
-		s.move(t, m, ofCluster)
+		s.changeScope(t, m, ofCluster)
 		got := &corev1.ConfigMap{}
-		eventually(t, "the cache follows", func() bool { return c.Get(t.Context(), client.ObjectKey{Name: "n"}, got) == nil })
+		eventually(t, "the cache follows",
+			func() bool { return c.Get(t.Context(), client.ObjectKey{Name: "n"}, got) == nil })
 		time.Sleep(time.Minute)
 		if got.Annotations["transformed"] != "yes" || len(made) != 2 || before == 0 || selected.Load() == before {
-			t.Errorf("annotations %v, want that of the transform; %d informers, want 2; %d and then %d requests with the selector", got.Annotations, len(made), before, selected.Load())
+			t.Errorf(
+				"annotations %v, want that of the transform; %d informers, want 2; %d and then %d requests with the selector",
+				got.Annotations, len(made), before, selected.Load())
 		}
 		if old := made[0].GetStore().List(); len(old) > 0 {
 			t.Errorf("the old store has %d objects, want none", len(old))
@@ -279,45 +295,47 @@ func TestOptionsOfTheCache(t *testing.T) {
 	})
 }
 
-// An index does not hold up a move: neither the context that it was added with, nor a path that cannot be listed, though the
-// informers of the next generation are made after it has started.
-func TestMoveWithAnIndex(t *testing.T) {
+// An index does not hold up a switch: neither the context that it was added with, nor a path that cannot be listed,
+// though the informers of the next instance are made after it has started.
+func TestSwitchWithAnIndex(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s, h := newMovingServer(t, inNamespaces), &tally{}
-		c, m := s.caching(t, cache.Options{NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object, d time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
+		s, h := newChangingServer(t, inNamespaces), &tally{}
+		c, m := s.caching(t, cache.Options{NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object,
+			d time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
 			for range 30000 {
 				runtime.Gosched()
 			}
 			return toolscache.NewSharedIndexInformer(lw, obj, d, x)
 		}})
 		ctx, cancel := context.WithCancel(t.Context())
-		must(t, c.IndexField(ctx, &corev1.ConfigMap{}, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
+		must(t, c.IndexField(ctx, &corev1.ConfigMap{}, "name",
+			func(obj client.Object) []string { return []string{obj.GetName()} }))
 		handle(t, c, "metadata", &tally{})
 		handle(t, c, "typed", h)
 		cancel()
-		s.move(t, m, ofCluster)
-		h.expect(t, "moved", keysOf[ofCluster])
-		_ = said.take()
+		s.changeScope(t, m, ofCluster)
+		h.expect(t, "switched", keysOf[ofCluster])
+		_ = logged.take()
 		s.SetFault(fakeapi.At("/api/v1/gizmos"), fakeapi.Text(403, "refused"))
 		s.change(func() { s.plural = "gizmos" })
 		must(t, m.Refresh(t.Context(), ""))
 		time.Sleep(2 * time.Minute)
-		if lines := said.take("cannot follow"); len(lines) != 1 {
-			t.Errorf("said %q, want one line", lines)
+		if lines := logged.take("cannot follow"); len(lines) != 1 {
+			t.Errorf("logged %q, want one line", lines)
 		}
 	})
 	virtual(t, func(t *testing.T) { // of an informer that is removed during a move, and made anew, no index stays
-		s, index := newMovingServer(t, inNamespaces), func(client.Object) []string { return nil }
+		s, index := newChangingServer(t, inNamespaces), func(client.Object) []string { return nil }
 		c, m := s.caching(t, cache.Options{})
 		handle(t, c, "metadata", &tally{})
 		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "name", index))
 		heal := s.SetFault(fakeapi.Lists(""), fakeapi.Late(3*time.Second))
-		s.move(t, m, ofCluster)
+		s.changeScope(t, m, ofCluster)
 		time.Sleep(500 * time.Millisecond) // the next generation has the index, and lists
 		must(t, c.RemoveInformer(t.Context(), &corev1.ConfigMap{}))
 		_, err := c.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
 		heal()
-		eventually(t, "moved", func() bool { return has(c, "") })
+		eventually(t, "switched", func() bool { return has(c, "") })
 		must(t, errors.Join(err, c.IndexField(t.Context(), &corev1.ConfigMap{}, "name", index)))
 	})
 }

@@ -27,7 +27,7 @@ const (
 	absent
 
 	// retired: another instance is the current one, the kind has left the cache, or the instance was never needed. It
-	// sends no more requests, and ends once nobody waits for its first list.
+	// sends no more requests, and ends once no caller waits for its first list.
 	retired
 )
 

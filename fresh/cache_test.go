@@ -32,13 +32,15 @@ import (
 // shows them the way. A cache of several namespaces sees nothing of any other.
 func TestCachesFollow(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, ofCluster)
+		s := newChangingServer(t, ofCluster)
 		c := s.client(t, nil)
 		all, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper()})
-		some, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper(), DefaultNamespaces: map[string]cache.Config{"ns": {}, "more": {}}})
+		some, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper(),
+			DefaultNamespaces: map[string]cache.Config{"ns": {}, "more": {}}})
 		caches := []cache.Cache{all, some}
 		for _, cached := range caches {
-			must(t, cached.IndexField(t.Context(), &corev1.ConfigMap{}, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
+			must(t, cached.IndexField(t.Context(), &corev1.ConfigMap{}, "name",
+				func(obj client.Object) []string { return []string{obj.GetName()} }))
 		}
 		handle(t, some, "typed", &tally{then: func(_ string, obj client.Object) {
 			if obj.GetNamespace() == "other" {
@@ -48,16 +50,19 @@ func TestCachesFollow(t *testing.T) {
 		for n, test := range []struct {
 			scope, namespace, elsewhere string
 			objects                     []int // in each of the caches
-		}{{ofCluster, "", "ns", []int{2, 1}}, {inNamespaces, "ns", "", []int{2, 1}}, {ofCluster, "", "ns", []int{1, 1}}} {
+		}{{ofCluster, "", "ns", []int{2, 1}}, {inNamespaces, "ns", "", []int{2, 1}}, {ofCluster, "", "ns",
+			[]int{1, 1}}} {
 			eventually(t, "both caches watch", func() bool { return s.Watches("configmaps") > 1 })
 			s.change(func() { s.scope = test.scope })
 			must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Namespace: "other", Name: "n"}))
 			for i, cached := range caches {
-				eventually(t, fmt.Sprintf("step %d: cache %d has %d objects at the path of %s", n, i, test.objects[i], test.scope), func() bool {
+				eventually(t, fmt.Sprintf("step %d: cache %d has %d objects at the path of %s", n, i, test.objects[i],
+					test.scope), func() bool {
 					_ = has(c, test.namespace) // for who sees nothing wrong at the path of all namespaces
 					list := &corev1.ConfigMapList{}
 					return has(cached, test.namespace) && has(cached, test.elsewhere) == (test.scope == ofCluster) &&
-						cached.List(t.Context(), list, client.MatchingFields{"name": "n"}) == nil && len(list.Items) == test.objects[i]
+						cached.List(t.Context(), list, client.MatchingFields{"name": "n"}) == nil &&
+						len(list.Items) == test.objects[i]
 				})
 			}
 		}
@@ -66,7 +71,7 @@ func TestCachesFollow(t *testing.T) {
 
 // A cache that is given no mapper makes one.
 func TestCacheWithoutAMapper(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
+	s := newChangingServer(t, inNamespaces)
 	c, err := newCache(s.Config(), cache.Options{})
 	must(t, err)
 	start(t, c)
@@ -80,8 +85,9 @@ func TestCacheWithoutAMapper(t *testing.T) {
 
 // In a cache of several namespaces a mapper of the program's own decides, and nothing else.
 func TestCacheWithAnotherMapper(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(s.Config())))
+	s := newChangingServer(t, inNamespaces)
+	cached := memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(s.Config()))
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(cached)
 	c, _ := s.caching(t, cache.Options{Mapper: mapper, DefaultNamespaces: map[string]cache.Config{"ns": {}}})
 	must(t, c.List(t.Context(), &corev1.ConfigMapList{}))
 	s.change(func() { s.scope = ofCluster })
@@ -89,9 +95,10 @@ func TestCacheWithAnotherMapper(t *testing.T) {
 	must(t, c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{}))
 }
 
-// Nobody waits for an informer of a kind that goes: it begins empty, whoever else found out that the kind is gone and
-// whatever else of its group fails, and has the objects when the kind is back. That costs few reads, also of many namespaces.
-func TestInformersOfAKindThatGoes(t *testing.T) {
+// No caller waits for an informer of a kind that was removed: it begins empty, whichever caller found out that the
+// kind was removed, and whatever else of its group fails, and has the objects when the kind is back. That costs few
+// reads, also of many namespaces.
+func TestInformersOfARemovedKind(t *testing.T) {
 	many := cache.Options{DefaultNamespaces: map[string]cache.Config{"ns": {}}}
 	for n := range 20 {
 		many.DefaultNamespaces[fmt.Sprint("ns-", n)] = cache.Config{}
@@ -101,10 +108,11 @@ func TestInformersOfAKindThatGoes(t *testing.T) {
 		used, noticed, started bool // the kind by a client, that it has gone by the client, the cache before that
 	}{
 		"noticed": {cache.Options{}, true, true, true}, "not noticed": {cache.Options{}, true, false, true},
-		"before Start, many namespaces": {many, true, true, false}, "before Start, never used": {cache.Options{}, false, true, false},
+		"before Start, many namespaces": {many, true, true, false}, "before Start, never used": {cache.Options{},
+			false, true, false},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			s := newMovingServer(t, inNamespaces)
+			s := newChangingServer(t, inNamespaces)
 			if test.noticed {
 				s.PutVersion("", fakeapi.Version{Name: "v2", Stale: true})
 			}
@@ -135,7 +143,8 @@ func TestInformersOfAKindThatGoes(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			if _, err := cached.GetInformer(ctx, &corev1.ConfigMap{}); err != nil && !meta.IsNoMatchError(err) || !cached.WaitForCacheSync(ctx) {
+			if _, err := cached.GetInformer(ctx, &corev1.ConfigMap{}); err != nil && !meta.IsNoMatchError(err) ||
+				!cached.WaitForCacheSync(ctx) {
 				t.Errorf("the informer does not begin empty: %v", err)
 			}
 			time.Sleep(3 * time.Second)
@@ -148,12 +157,12 @@ func TestInformersOfAKindThatGoes(t *testing.T) {
 	}
 }
 
-// An informer of a kind that was gone, and is back, begins empty neither where the server cannot
+// An informer of a kind that was removed, and re-created, does not begin empty, neither where the server cannot
 // list it, nor where the mapper has not noticed where it is.
-func TestInformerOfAKindThatIsBack(t *testing.T) {
+func TestInformerOfARecreatedKind(t *testing.T) {
 	for _, plural := range []string{"configmaps", "gizmos"} {
 		bubble(t, plural, func(t *testing.T) {
-			s := newMovingServer(t, inNamespaces)
+			s := newChangingServer(t, inNamespaces)
 			mapper := s.mapper(t, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
 			c := s.client(t, mapper)
 			must(t, c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{}))
@@ -181,19 +190,21 @@ func TestInformerOfAKindThatIsBack(t *testing.T) {
 	}
 }
 
-// Reads go on while a kind moves, and while the new list takes its time: none fails, and each finds the whole old set or the
-// whole new one, also of one namespace, whether informers are made by reads or not.
-func TestReadsDuringMoves(t *testing.T) {
+// Reads go on while a kind switches, and while the new list takes its time: none fails, and each finds the whole old
+// set or the whole new one, also of one namespace, whether informers are made by reads or not.
+func TestReadsDuringSwitches(t *testing.T) {
 	for _, explicit := range []bool{false, true} {
 		for name, opts := range map[string]cache.Options{"all": {}, "several": several()} {
 			bubble(t, fmt.Sprintf("%s, informers are made by reads: %t", name, !explicit), func(t *testing.T) {
-				s := newMovingServer(t, inNamespaces)
+				s := newChangingServer(t, inNamespaces)
 				s.change(func() { s.names = []string{"n", "m"} })
 				opts.ReaderFailOnMissingInformer = explicit
 				c, m := s.caching(t, opts)
-				one, err := newClient(s.Config(), client.Options{HTTPClient: s.Client(), Mapper: m, Cache: &client.CacheOptions{Reader: c}})
+				one, err := newClient(s.Config(), client.Options{HTTPClient: s.Client(), Mapper: m,
+					Cache: &client.CacheOptions{Reader: c}})
 				must(t, err)
-				if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{}); explicit != errors.As(err, new(*cache.ErrResourceNotCached)) {
+				if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"},
+					&corev1.ConfigMap{}); explicit != errors.As(err, new(*cache.ErrResourceNotCached)) {
 					t.Errorf("without an informer: %v", err)
 				}
 				_, err = c.GetInformer(t.Context(), &corev1.ConfigMap{})
@@ -205,7 +216,8 @@ func TestReadsDuringMoves(t *testing.T) {
 					all, some := &corev1.ConfigMapList{}, &corev1.ConfigMapList{}
 					a := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{})
 					b := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{})
-					if known := b == nil || apierrors.IsNotFound(b) || strings.Contains(b.Error(), "unknown namespace"); a != nil && b != nil || !known {
+					if known := b == nil || apierrors.IsNotFound(b) ||
+						strings.Contains(b.Error(), "unknown namespace"); a != nil && b != nil || !known {
 						t.Errorf("the object is at neither path: %v, %v", a, b)
 					}
 					must(t, errors.Join(c.List(t.Context(), all), newNamespaced(one, "ns").List(t.Context(), some),
@@ -220,58 +232,63 @@ func TestReadsDuringMoves(t *testing.T) {
 					}
 				}()
 				for _, scope := range []string{ofCluster, inNamespaces, ofCluster} {
-					s.move(t, m, scope)
+					s.changeScope(t, m, scope)
 					eventually(t, "the cache follows", func() bool { return has(c, "") == (scope == ofCluster) })
 				}
 				cancel()
 				<-ended
-				if len(sizes[0]) != 2 || sizes[0][4] < 1000 || sizes[0][2] < 1000 || len(sizes[1]) != 1 || sizes[1][2] == 0 {
-					t.Errorf("lists by their length: %v, and of a namespace %v; want 4 or 2, many times each, and of a namespace 2", sizes[0], sizes[1])
+				if len(sizes[0]) != 2 || sizes[0][4] < 1000 || sizes[0][2] < 1000 || len(sizes[1]) != 1 ||
+					sizes[1][2] == 0 {
+					t.Errorf(
+						"lists by their length: %v, and of a namespace %v; want 4 or 2, many times each, and of a namespace 2",
+						sizes[0], sizes[1])
 				}
 			})
 		}
 	}
 }
 
-// A kind that is gone and back at its path is listed as soon as the mapper knows it, however long a reflector pauses.
+// A kind that was removed and re-created at its path is listed as soon as the mapper knows it, however long a
+// reflector pauses.
 func TestKindThatIsRecreated(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s, h := newMovingServer(t, inNamespaces), &tally{}
+		s, h := newChangingServer(t, inNamespaces), &tally{}
 		c, m := s.caching(t, cache.Options{})
 		handle(t, c, "typed", h)
 		for n := range 6 {
-			s.move(t, m, "")
+			s.changeScope(t, m, "")
 			s.change(func() { s.names, s.uid = []string{fmt.Sprint("n", n)}, fmt.Sprint(n+2) })
 			time.Sleep(time.Minute)
-			s.move(t, m, inNamespaces)
+			s.changeScope(t, m, inNamespaces)
 			time.Sleep(2 * time.Second)
 			if want := fmt.Sprintf("ns/n%d other/n%[1]d", n); h.keys() != want {
 				t.Errorf("2 seconds after recreation %d the handler has %q, want %q", n, h.keys(), want)
 			}
 		}
-		s.move(t, m, "")
+		s.changeScope(t, m, "")
 		time.Sleep(time.Minute) // the reflector is refused, too: a watch that nobody refuses would go on without a list
 		s.change(func() { s.scope = inNamespaces })
 		time.Sleep(2 * time.Minute) // the reflector finds it before the mapper does
-		_ = h.told()
+		_ = h.takeLog()
 		must(t, m.Refresh(t.Context(), ""))
 		time.Sleep(5 * time.Second)
-		if log := h.told(); len(log) > 0 {
+		if log := h.takeLog(); len(log) > 0 {
 			t.Errorf("what the reflector had listed was told again: %q", log)
 		}
 	})
 }
 
-// A path that has refused while the kind is served is listed anew at once, however long a reflector pauses.
+// A path that has refused while the kind is served is listed again at once, however long a reflector pauses.
 func TestPathThatRefusesForAMoment(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s, h := newMovingServer(t, inNamespaces), &tally{}
+		s, h := newChangingServer(t, inNamespaces), &tally{}
 		c, _ := s.caching(t, cache.Options{})
 		handle(t, c, "typed", h)
 		for _, is := range []struct {
 			fault       fakeapi.Fault
 			lasts, rest time.Duration
-		}{{fakeapi.Status(503, 0), 10 * time.Minute, 70 * time.Second}, {fakeapi.NotFound(), 20 * time.Millisecond, 3 * time.Second}} {
+		}{{fakeapi.Status(503, 0), 10 * time.Minute, 70 * time.Second}, {fakeapi.NotFound(), 20 * time.Millisecond,
+			3 * time.Second}} {
 			heal := s.SetFault(fakeapi.Objects("", "list", "watch"), is.fault)
 			s.EndWatches()
 			time.Sleep(is.lasts)
@@ -285,10 +302,11 @@ func TestPathThatRefusesForAMoment(t *testing.T) {
 	})
 }
 
-// A first list that is empty, because for a moment the kind was known to be gone, never takes the place of a full one.
+// A first list that is empty, because for a moment the kind was known to be removed, never takes the place of a full
+// one.
 func TestEmptyListTakesNoPlace(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s, h := newMovingServer(t, inNamespaces), &tally{}
+		s, h := newChangingServer(t, inNamespaces), &tally{}
 		c, m := s.caching(t, cache.Options{HTTPClient: &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
 			if strings.HasSuffix(req.URL.Path, "/gizmos") && req.URL.Query().Get("watch") == "" {
 				time.Sleep(2 * time.Second)
@@ -298,47 +316,49 @@ func TestEmptyListTakesNoPlace(t *testing.T) {
 		handle(t, c, "typed", h)
 		h.expect(t, "first", keysOf[inNamespaces])
 		time.Sleep(time.Hour)
-		_, s.plural = h.told(), "gizmos"
-		s.move(t, m, inNamespaces)
+		_, s.plural = h.takeLog(), "gizmos"
+		s.changeScope(t, m, inNamespaces)
 		time.Sleep(1900 * time.Millisecond)
 		s.change(func() { s.scope = "" })
 		time.Sleep(150 * time.Millisecond)
-		s.move(t, m, inNamespaces)
+		s.changeScope(t, m, inNamespaces)
 		time.Sleep(10 * time.Second)
-		if log := h.told(); strings.Contains(strings.Join(log, ""), "delete") {
+		if log := h.takeLog(); strings.Contains(strings.Join(log, ""), "delete") {
 			t.Errorf("the handler was told %q, want no deletes: the objects were there all along but for 150 ms", log)
 		}
 	})
 }
 
-// A kind that flaps between replicas costs a new generation a second at most, each with one list, and one more of the
+// A kind that flaps between replicas costs a new instance a second at most, each with one list, and one more of the
 // reflector of the present one, which lists again after each watch that the server has refused, as upstream's does.
 func TestKindThatFlaps(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c, m := s.caching(t, cache.Options{})
 		eventually(t, "the object", func() bool { return has(c, "ns") })
 		_, _ = s.take()
 		began := time.Now()
 		for i := range 1200 {
-			s.move(t, m, []string{ofCluster, inNamespaces}[i%2])
+			s.changeScope(t, m, []string{ofCluster, inNamespaces}[i%2])
 			time.Sleep(50 * time.Millisecond)
 		}
-		s.move(t, m, ofCluster)
+		s.changeScope(t, m, ofCluster)
 		eventually(t, "the cluster-wide object", func() bool { return has(c, "") })
 		lists := slices.DeleteFunc(s.TakeRequests(), func(r fakeapi.Request) bool { return r.Verb != "list" })
 		took := time.Since(began) + time.Second
 		if most := int(took/time.Second + took/(800*time.Millisecond)); len(lists) > most {
-			t.Errorf("%d lists in %v, want at most %d: one a second of new generations, and one in 0.8 seconds, its pause, of the reflector", len(lists), took, most)
+			t.Errorf(
+				"%d lists in %v, want at most %d: one a second of new instances, and one in 0.8 seconds of the reflector",
+				len(lists), took, most)
 		}
 	})
 }
 
-// A mapper that nobody else uses is not asked by those who follow it: neither when nothing has changed, nor
+// Clients and caches do not make the mapper send requests: neither when nothing has changed, nor
 // after a reset.
-func TestFollowersAskNothing(t *testing.T) {
+func TestCachesSendNoDiscoveryRequests(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c, m := s.caching(t, cache.Options{})
 		eventually(t, "the object", func() bool { return has(c, "ns") })
 		_, _ = s.take()
@@ -353,7 +373,7 @@ func TestFollowersAskNothing(t *testing.T) {
 // Everything at once, while events come, and then nothing is left: a bubble ends when all of it has.
 func TestAllAtOnce(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c, m := s.unstarted(t, cache.Options{})
 		end := start(t, c)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -368,15 +388,18 @@ func TestAllAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 6 {
 			all.Go(func() {
-				again(func(int) { anything(ctx, c, caller{sorts[rand.N(3)], configMap}.object("", ""), &field) })
+				again(func(int) {
+					anything(ctx, c, caller{representations[rand.N(3)], configMap}.object("", ""),
+						&field)
+				})
 			})
 		}
 		all.Go(func() {
 			again(func(int) { must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Name: "n", UID: "1"})) })
 		})
-		again(func(i int) { s.move(t, m, []string{ofCluster, inNamespaces, ""}[i/3%3]) })
+		again(func(i int) { s.changeScope(t, m, []string{ofCluster, inNamespaces, ""}[i/3%3]) })
 		all.Wait()
-		s.move(t, m, ofCluster)
+		s.changeScope(t, m, ofCluster)
 		eventually(t, "the object", func() bool { return has(c, "") })
 		end()
 	})
@@ -404,19 +427,20 @@ func anything(ctx context.Context, c cache.Cache, obj client.Object, field *atom
 	}
 }
 
-// What ends during a move ends, and what is removed then stays removed.
-func TestEndDuringAMove(t *testing.T) {
+// What ends during a switch ends, and what is removed then stays removed.
+func TestEndDuringASwitch(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c, m := s.unstarted(t, cache.Options{ReaderFailOnMissingInformer: true})
 		end := start(t, c)
 		c.WaitForCacheSync(t.Context())
 		informer, _ := handle(t, c, "typed", &tally{})
 		handle(t, c, "metadata", &tally{})
-		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
-		_ = said.take()
+		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "name",
+			func(obj client.Object) []string { return []string{obj.GetName()} }))
+		_ = logged.take()
 		heal := s.SetFault(fakeapi.Lists(""), fakeapi.Status(503, 0)) // the next generation does not sync
-		s.move(t, m, ofCluster)
+		s.changeScope(t, m, ofCluster)
 		time.Sleep(300 * time.Millisecond)
 		must(t, c.RemoveInformer(t.Context(), caller{"metadata", configMap}.object("", "")))
 		heal()
@@ -425,14 +449,14 @@ func TestEndDuringAMove(t *testing.T) {
 		if !errors.As(err, new(*cache.ErrResourceNotCached)) {
 			t.Errorf("the informer was removed, and a read got: %v", err)
 		}
-		if lines := said.take("cannot follow"); len(lines) != 1 || !strings.Contains(lines[0], "unable to handle") {
-			t.Errorf("said %q, want one line, with the 503 of the list", lines)
+		if lines := logged.take("cannot follow"); len(lines) != 1 || !strings.Contains(lines[0], "unable to handle") {
+			t.Errorf("logged %q, want one line, with the 503 of the list", lines)
 		}
-		s.move(t, m, inNamespaces)
+		s.changeScope(t, m, inNamespaces)
 		eventually(t, "the cache follows back", func() bool { return !has(c, "") })
 		must(t, c.List(t.Context(), &corev1.ConfigMapList{}, client.MatchingFields{"name": "n"}))
 		s.SetFault(fakeapi.Lists(""), fakeapi.Status(503, 0))
-		s.move(t, m, ofCluster)
+		s.changeScope(t, m, ofCluster)
 		time.Sleep(300 * time.Millisecond)
 		end()
 		if _, err := informer.AddEventHandler(&tally{}); err == nil {
@@ -441,13 +465,14 @@ func TestEndDuringAMove(t *testing.T) {
 	})
 }
 
-// Informers of two forms of a kind have nothing to do with each other: one that is made, and its index, stay if the other one,
-// which was the kind's only one, is removed meanwhile.
-func TestFormsAreApart(t *testing.T) {
+// Informers of two forms of a kind have nothing to do with each other: one that is made, and its index, stay if the
+// other one, which was the kind's only one, is removed meanwhile.
+func TestRepresentationsAreIndependent(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c, _ := s.caching(t, cache.Options{})
-		typed, other, h := caller{"typed", configMap}.object("", ""), caller{"metadata", configMap}.object("", ""), &tally{}
+		typed, other, h := caller{"typed", configMap}.object("", ""), caller{"metadata", configMap}.object("",
+			""), &tally{}
 		handle(t, c, "metadata", &tally{})
 		meanwhile := sync.OnceFunc(func() { must(t, c.RemoveInformer(t.Context(), other)) })
 		informer, err := c.GetInformer(t.Context(), typed, func(*cache.InformerGetOptions) { meanwhile() })
@@ -459,7 +484,8 @@ func TestFormsAreApart(t *testing.T) {
 			must(t, c.RemoveInformer(t.Context(), typed))
 			handle(t, c, "metadata", &tally{})
 			go c.RemoveInformer(t.Context(), other) //nolint:errcheck // It has none.
-			must(t, c.IndexField(t.Context(), typed, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
+			must(t, c.IndexField(t.Context(), typed, "name",
+				func(obj client.Object) []string { return []string{obj.GetName()} }))
 			time.Sleep(time.Second)
 			must(t, c.List(t.Context(), &corev1.ConfigMapList{}, client.MatchingFields{"name": "n"}))
 		}

@@ -188,7 +188,7 @@ func (c *followingClient) upstreamOf(gvk schema.GroupVersionKind) *upstreamClien
 }
 
 // route is how a request is sent: an upstream client, and the mapping which that has for the kind. The answer is
-// judged by this mapping, and not by what the mapper knows by then.
+// compared with this mapping, and not with what the mapper knows by then.
 type route struct {
 	upstream *upstreamClient
 	mapping  *meta.RESTMapping
@@ -331,7 +331,7 @@ type answer struct {
 	reply   follow.Reply
 }
 
-// try sends a request by a route, and judges the answer.
+// try sends a request by a route, and compares the answer with the mapping.
 func (c *followingClient) try(by route, r request) answer {
 	err := r.send(by.upstream)
 	reply := follow.ReplyOf(err)

@@ -27,9 +27,10 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// TestClientFollows: a read finds what has moved at the first try, and so does a write if only the plural is another.
-// All else has stock's error and is sent once. The next request goes where a new client would send it, but for a
-// write for a namespace of a kind that no longer is in any. No list of a namespace has what is in another.
+// TestClientFollows: a read finds what has switched at the first try, and so does a write if only the plural is
+// another. Everything else has controller-runtime's error and is sent once. The next request is sent where a new
+// client would send it, except for a write for a namespace of a kind that no longer is in any. No list of a namespace
+// has what is in another.
 func TestClientFollows(t *testing.T) {
 	for name, test := range map[string]struct {
 		was, is, plural string
@@ -45,12 +46,13 @@ func TestClientFollows(t *testing.T) {
 		"gone":                {inNamespaces, "", "", "ns", "n", ""},
 		"an absent object":    {inNamespaces, inNamespaces, "configmaps", "ns", "absent", ""},
 	} {
-		for _, sort := range sorts {
-			for what, send := range (caller{sort, configMap}).requests() {
-				s := newMovingServer(t, test.was)
+		for _, representation := range representations {
+			for what, send := range (caller{representation, configMap}).requests() {
+				s := newChangingServer(t, test.was)
 				ours := s.client(t, nil)
 				first := meta.NewDefaultRESTMapper(nil) // as stock's, which keeps the first mapping
-				first.Add(configMap, map[string]meta.RESTScope{inNamespaces: meta.RESTScopeNamespace, ofCluster: meta.RESTScopeRoot}[test.was])
+				first.Add(configMap, map[string]meta.RESTScope{inNamespaces: meta.RESTScopeNamespace,
+					ofCluster: meta.RESTScopeRoot}[test.was])
 				stock := s.client(t, first)
 				was := map[bool]string{true: "ns"}[test.was == inNamespaces]
 				must(t, errors.Join(send(ours, was, "n"), send(stock, was, "n")))
@@ -61,35 +63,42 @@ func TestClientFollows(t *testing.T) {
 				err := send(ours, test.namespace, test.name)
 				sent, _ := s.take()
 				if test.is == inNamespaces && test.namespace == "" {
-					sent = slices.Compact(sent) // a client of metadata sends what others refuse to send, and a list has all
+					// a client of metadata sends what others refuse to send, and a list has all
+					sent = slices.Compact(sent)
 				}
 				if test.heals == "all" || test.heals == "reads" && isRead(what) {
 					wantErr, wantSent = nil, sent[:min(2, len(sent))]
 				}
 				if fmt.Sprint(err) != fmt.Sprint(wantErr) || !slices.Equal(sent, wantSent) {
-					t.Errorf("%s: %s %s: %v after %q; want %v after %q", name, sort, what, err, sent, wantErr, wantSent)
+					t.Errorf("%s: %s %s: %v after %q; want %v after %q", name, representation, what, err, sent,
+						wantErr, wantSent)
 				}
-				heals := test.is != "" && (test.namespace != "") == (test.is == inNamespaces) || test.is == ofCluster && isRead(what) || what == "List" && test.is != ""
+				heals := test.is != "" && (test.namespace != "") == (test.is == inNamespaces) ||
+					test.is == ofCluster && isRead(what) || what == "List" && test.is != ""
 				if err := send(ours, test.namespace, test.name); test.name == "n" && (err == nil) != heals {
-					t.Errorf("%s: %s %s: the next one is answered: %t, want %t: %v", name, sort, what, err == nil, heals, err)
+					t.Errorf("%s: %s %s: the next one is answered: %t, want %t: %v", name, representation, what,
+						err == nil, heals, err)
 				}
 			}
 		}
 	}
 }
 
-// A write for a namespace never reaches the cluster-wide objects of a kind that was namespaced
+// A write for a namespace never reaches the cluster-scoped objects of a kind that was namespaced
 // for anybody with the same mapper: not even the first write of a client, whether the mapper
-// has noticed the change or not. A write for no namespace goes where the kind is now.
+// has noticed the change or not. A write for no namespace is sent to the path of the kind.
 func TestFirstWriteStaysInItsNamespace(t *testing.T) {
 	requests := caller{"unstructured", configMap}.requests()
-	for how, use := range map[string]func(*testing.T, *movingServer, client.Client) error{
-		"request": func(_ *testing.T, _ *movingServer, c client.Client) error { return requests["Get"](c, "ns", "n") },
-		"lookup": func(_ *testing.T, _ *movingServer, c client.Client) error {
+	for how, use := range map[string]func(*testing.T, *changingServer, client.Client) error{
+		"request": func(_ *testing.T, _ *changingServer, c client.Client) error {
+			return requests["Get"](c, "ns",
+				"n")
+		},
+		"lookup": func(_ *testing.T, _ *changingServer, c client.Client) error {
 			_, err := c.IsObjectNamespaced(&corev1.ConfigMap{})
 			return err
 		},
-		"informer": func(t *testing.T, s *movingServer, c client.Client) error {
+		"informer": func(t *testing.T, s *changingServer, c client.Client) error {
 			cached, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper()})
 			_, err := cached.GetInformer(t.Context(), &corev1.ConfigMap{})
 			return err
@@ -101,19 +110,22 @@ func TestFirstWriteStaysInItsNamespace(t *testing.T) {
 			}
 			for _, noticed := range []bool{true, false} {
 				bubble(t, fmt.Sprintf("%s after a %s, noticed: %t", what, how, noticed), func(t *testing.T) {
-					s := newMovingServer(t, inNamespaces)
+					s := newChangingServer(t, inNamespaces)
 					first := s.sharing(t)
 					must(t, use(t, s, first))
 					s.change(func() { s.scope = ofCluster })
 					if noticed {
 						refresh(t, first)
 					}
-					_ = s.clusterWide()
-					for name, c := range map[string]client.Client{"the same": first, "a wrapped": s.client(t, honest{first.RESTMapper()}), "another": s.sharing(t)} {
-						if err, sent := write(c, "ns", "n"), s.clusterWide(); !apierrors.IsNotFound(err) || len(sent) > 0 {
-							t.Errorf("%s client, for a namespace: got %v after %q, want a 404 and nothing sent", name, err, sent)
+					_ = s.writesElsewhere()
+					for name, c := range map[string]client.Client{"the same": first,
+						"a wrapped": s.client(t, unwrappingMapper{first.RESTMapper()}), "another": s.sharing(t)} {
+						if err, sent := write(c, "ns", "n"), s.writesElsewhere(); !apierrors.IsNotFound(err) ||
+							len(sent) > 0 {
+							t.Errorf("%s client, for a namespace: got %v after %q, want a 404 and nothing sent", name,
+								err, sent)
 						}
-						if err, sent := write(c, "", "n"), s.clusterWide(); err != nil || len(sent) != 1 {
+						if err, sent := write(c, "", "n"), s.writesElsewhere(); err != nil || len(sent) != 1 {
 							t.Errorf("%s client, for none: got %v after %q, want one write", name, err, sent)
 						}
 					}
@@ -123,31 +135,32 @@ func TestFirstWriteStaysInItsNamespace(t *testing.T) {
 	}
 }
 
-// clusterWide returns the writes since the last call that are not of the namespace "ns".
-func (s *movingServer) clusterWide() []string {
+// writesElsewhere returns the writes since the last call that are not of the namespace "ns".
+func (s *changingServer) writesElsewhere() []string {
 	sent, _ := s.take()
 	return slices.DeleteFunc(sent, func(path string) bool {
 		return strings.HasPrefix(path, "GET ") || strings.Contains(path, "/namespaces/ns/")
 	})
 }
 
-// learning is a mapper that says of some of its lookups, which it counts from 1, that ConfigMaps are cluster-wide.
-type learning struct {
-	honest
+// outdatedMapper is a mapper that says of some of its lookups, which it counts from 1, that ConfigMaps are
+// cluster-scoped.
+type outdatedMapper struct {
+	unwrappingMapper
 	lookups *atomic.Int32
 	cluster func(lookup int32) bool
 }
 
-func (m learning) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	mapping, err := m.honest.RESTMapping(gk, versions...)
+func (m outdatedMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	mapping, err := m.unwrappingMapper.RESTMapping(gk, versions...)
 	if err == nil && m.cluster(m.lookups.Add(1)) {
 		mapping.Scope = meta.RESTScopeRoot
 	}
 	return mapping, err
 }
 
-// A write is sent with the scope that it was judged by, whenever the mapper learns of another one: so is the second
-// try of a write whose plural has changed.
+// A write is sent with the scope for which it was allowed, whenever the mapper learns of another one: so is the
+// second try of a write whose plural has changed.
 func TestWriteWhileTheScopeChanges(t *testing.T) {
 	for when, cluster := range map[string]func(first, lookup int32) bool{
 		"every other lookup":   func(_, lookup int32) bool { return lookup%2 == 0 },
@@ -156,10 +169,11 @@ func TestWriteWhileTheScopeChanges(t *testing.T) {
 		"the third lookup on":  func(first, lookup int32) bool { return lookup >= first+2 },
 		"the fourth lookup on": func(first, lookup int32) bool { return lookup >= first+3 },
 	} {
-		for _, sort := range sorts {
-			for what, write := range (caller{sort, configMap}).requests() {
-				s, first := newMovingServer(t, inNamespaces), int32(1<<30)
-				m := learning{honest{s.mapper(t, apiutil.DynamicRESTMapperOptions{})}, &atomic.Int32{}, func(n int32) bool { return cluster(first, n) }}
+		for _, representation := range representations {
+			for what, write := range (caller{representation, configMap}).requests() {
+				s, first := newChangingServer(t, inNamespaces), int32(1<<30)
+				m := outdatedMapper{unwrappingMapper{s.mapper(t, apiutil.DynamicRESTMapperOptions{})},
+					&atomic.Int32{}, func(n int32) bool { return cluster(first, n) }}
 				c := s.client(t, m)
 				_ = write(c, "ns", "n")
 				s.change(func() { s.plural = "gizmos" })
@@ -167,8 +181,9 @@ func TestWriteWhileTheScopeChanges(t *testing.T) {
 				for range 3 {
 					_ = write(c, "ns", "n")
 				}
-				if sent := s.clusterWide(); len(sent) > 0 {
-					t.Errorf("%s %s while the mapper says cluster-wide from %s: sent %q", sort, what, when, sent)
+				if sent := s.writesElsewhere(); len(sent) > 0 {
+					t.Errorf("%s %s while the mapper says cluster-wide from %s: sent %q", representation, what, when,
+						sent)
 				}
 			}
 		}
@@ -180,22 +195,26 @@ func TestWriteWhileTheScopeChanges(t *testing.T) {
 func TestReadsOfANamespace(t *testing.T) {
 	for why, fault := range map[string]fakeapi.Fault{
 		"discovery says so": fakeapi.Func("behind", func(req *http.Request) (*http.Response, error) {
-			return newMovingServer(t, ofCluster).Client().Transport.RoundTrip(req)
+			return newChangingServer(t, ofCluster).Client().Transport.RoundTrip(req)
 		}),
 		"503": fakeapi.Status(503, 0),
 	} {
-		for _, sort := range sorts {
-			bubble(t, why+", "+sort, func(t *testing.T) {
-				s, list := newMovingServer(t, ofCluster), caller{sort, configMap}.list()
+		for _, representation := range representations {
+			bubble(t, why+", "+representation, func(t *testing.T) {
+				s, list := newChangingServer(t, ofCluster), caller{representation, configMap}.list()
 				c := s.client(t, nil)
 				one := newNamespaced(c, "ns")
-				cached, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper(), DefaultNamespaces: map[string]cache.Config{"ns": {}}})
+				cached, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper(),
+					DefaultNamespaces: map[string]cache.Config{"ns": {}}})
 				must(t, c.List(t.Context(), list))
 				heal := s.SetFault(fakeapi.Discovery(), fault)
 				s.change(func() { s.scope = inNamespaces })
-				for what, err := range map[string]error{"by option": c.List(t.Context(), list, client.InNamespace("ns")), "by client": one.List(t.Context(), list)} {
-					if err == nil || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), why) {
-						t.Errorf("the list %s: got %v, want an error that says why it cannot be told: %s", what, err, why)
+				for what, err := range map[string]error{"by option": c.List(t.Context(), list,
+					client.InNamespace("ns")), "by client": one.List(t.Context(), list)} {
+					if err == nil || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) ||
+						!strings.Contains(err.Error(), why) {
+						t.Errorf("the list %s: got %v, want an error that says why it cannot be told: %s", what, err,
+							why)
 					}
 				}
 				watching, err := c.Watch(t.Context(), list, client.InNamespace("ns"))
@@ -225,10 +244,10 @@ func TestReadsOfANamespace(t *testing.T) {
 	}
 }
 
-// What a list has from before says nothing about a watch.
+// The objects that a list has from before do not affect a watch.
 func TestWatchIntoAnOldList(t *testing.T) {
-	for _, sort := range sorts {
-		s, list := newMovingServer(t, inNamespaces), caller{sort, configMap}.list()
+	for _, representation := range representations {
+		s, list := newChangingServer(t, inNamespaces), caller{representation, configMap}.list()
 		c := s.client(t, nil)
 		must(t, c.List(t.Context(), list))
 		s.change(func() { s.scope = ofCluster })
@@ -237,27 +256,27 @@ func TestWatchIntoAnOldList(t *testing.T) {
 		must(t, err)
 		watching.Stop()
 		if sent, _ := s.take(); len(sent) != 1 {
-			t.Errorf("%s: sent %q, want one watch", sort, sent)
+			t.Errorf("%s: sent %q, want one watch", representation, sent)
 		}
 	}
 }
 
-// Of a kind that is gone a client gets the server's 404, and NoMatch if it never had the kind, though another had.
-// However often it is asked for, also by what is made later, that costs few reads: four to confirm, in four seconds,
-// and one lookup.
-func TestKindThatIsGone(t *testing.T) {
+// For a kind that was removed a client gets the server's 404, or NoMatch if it has never seen the kind, although
+// another client has. However often it is asked for, also by what is made later, that costs few reads: four to
+// confirm, in four seconds, and one lookup.
+func TestKindThatIsRemoved(t *testing.T) {
 	bubble(t, "one mapper", func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c := s.client(t, nil)
 		call := func(gone bool) {
-			for _, sort := range sorts {
-				with, another := caller{sort, configMap}, s.client(t, c.RESTMapper())
+			for _, representation := range representations {
+				with, another := caller{representation, configMap}, s.client(t, c.RESTMapper())
 				for _, err := range []error{
 					with.requests()["Get"](another, "ns", "n"), with.requests()["Namespaced.Delete"](c, "ns", "n"),
 					c.List(t.Context(), with.list()), newNamespaced(another, "ns").List(t.Context(), with.list()),
 				} {
 					if apierrors.IsNotFound(err) != gone || !gone && err != nil {
-						t.Errorf("gone: %t: %s: %v", gone, sort, err)
+						t.Errorf("gone: %t: %s: %v", gone, representation, err)
 					}
 				}
 			}
@@ -269,11 +288,12 @@ func TestKindThatIsGone(t *testing.T) {
 			call(true)
 		}
 		if sent, reads := s.take(); reads > 6 || len(sent) < 120 { // the lookup is of two at a legacy server
-			t.Errorf("for 120 requests %d reads of the served API, want at most 6, and %d were sent, want each", reads, len(sent))
+			t.Errorf("for 120 requests %d reads of the served API, want at most 6, and %d were sent, want each",
+				reads, len(sent))
 		}
 	})
 	bubble(t, "one fleet", func(t *testing.T) {
-		s, get := newMovingServer(t, inNamespaces), caller{"typed", configMap}.requests()["Get"]
+		s, get := newChangingServer(t, inNamespaces), caller{"typed", configMap}.requests()["Get"]
 		old := s.sharing(t)
 		must(t, get(old, "ns", "n"))
 		s.change(func() { s.scope = "" })
@@ -291,14 +311,14 @@ func TestKindThatIsGone(t *testing.T) {
 	})
 }
 
-// After a reset a kind that was gone is looked up once, also while that cannot be read, and found where it is,
-// although its old path says only that there is no such object. So is one that a read from before the reset finds
-// gone.
-func TestResetOfAKindThatWasGone(t *testing.T) {
+// After a reset a kind that was removed is looked up once, also while that cannot be read, and found where it is,
+// although its old path says only that there is no such object. So is one that a read from before the reset does not
+// find.
+func TestResetOfAKindThatWasRemoved(t *testing.T) {
 	requests := caller{"typed", configMap}.requests()
 	get := requests["Get"]
-	gone := func(t *testing.T) (*movingServer, client.Client) {
-		s := newMovingServer(t, inNamespaces)
+	gone := func(t *testing.T) (*changingServer, client.Client) {
+		s := newChangingServer(t, inNamespaces)
 		c := s.client(t, nil)
 		must(t, get(c, "ns", "n"))
 		s.change(func() { s.scope = "" })
@@ -307,7 +327,7 @@ func TestResetOfAKindThatWasGone(t *testing.T) {
 		}
 		return s, c
 	}
-	noSuchObject := func(s *movingServer) { s.SetFault(fakeapi.Objects("ns"), fakeapi.LostService("n")) }
+	noSuchObject := func(s *changingServer) { s.SetFault(fakeapi.Objects("ns"), fakeapi.LostService("n")) }
 	bubble(t, "another plural", func(t *testing.T) {
 		s, c := gone(t)
 		s.change(func() { s.scope, s.plural = inNamespaces, "gizmos" })
@@ -333,7 +353,7 @@ func TestResetOfAKindThatWasGone(t *testing.T) {
 		eventually(t, "the kind is found", func() bool { return get(c, "ns", "n") == nil })
 	})
 	bubble(t, "an older read", func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c := s.client(t, nil)
 		must(t, get(c, "ns", "n"))
 		s.change(func() { s.scope = "" })
@@ -349,14 +369,14 @@ func TestResetOfAKindThatWasGone(t *testing.T) {
 	})
 }
 
-// Of a kind that is gone, and whose resource another kind has now, no write reaches that, also while what is served
-// cannot be read, and no Get returns anything of it. Refused requests cost few reads. When the kind is back, it is
-// written to, whether anything else tells the mapper or not.
+// If a kind was removed, and another kind has its resource now, no write reaches that other kind, also while what is
+// served cannot be read, and no Get returns anything of it. Refused requests cost few reads. When the kind is back,
+// it is written to, whether anything else tells the mapper or not.
 func TestKindThatIsReplaced(t *testing.T) {
-	for _, sort := range sorts {
-		for what, send := range (caller{sort, configMap}).requests() {
-			bubble(t, sort+" "+what, func(t *testing.T) {
-				s := newMovingServer(t, inNamespaces)
+	for _, representation := range representations {
+		for what, send := range (caller{representation, configMap}).requests() {
+			bubble(t, representation+" "+what, func(t *testing.T) {
+				s := newChangingServer(t, inNamespaces)
 				c := s.client(t, nil)
 				must(t, send(c, "ns", "n"))
 				s.change(func() { s.kind = "Another" })
@@ -368,8 +388,11 @@ func TestKindThatIsReplaced(t *testing.T) {
 					for range 100 {
 						err = send(c, "ns", "n")
 					}
-					if sent, reads := s.take(); !isRead(what) && len(sent) > 0 || reads > 10 || err == nil && what != "List" {
-						t.Errorf("discovery: %s: after 100 requests: %v, %d reads of the served API (want at most 10), sent %q", discovery, err, reads, sent)
+					if sent, reads := s.take(); !isRead(what) && len(sent) > 0 || reads > 10 || err == nil &&
+						what != "List" {
+						t.Errorf(
+							"discovery: %s: after 100 requests: %v, %d reads of the served API (want at most 10), sent %q",
+							discovery, err, reads, sent)
 					}
 				}
 				s.ClearFaults()
@@ -380,17 +403,18 @@ func TestKindThatIsReplaced(t *testing.T) {
 	}
 }
 
-// What says nothing about the path is passed on at once, also while discovery hangs. What a server answers for a
+// An error that is not about the path is returned at once, also while discovery hangs. What a server answers for a
 // moment that lists a kind already, and begins to serve it, is passed on, too, and costs few reads of the served API.
 // Then all is well.
 func TestErrorsArePassedOn(t *testing.T) {
 	for what, faults := range map[string][]fakeapi.Fault{
-		"Get":    {fakeapi.LostService("n"), fakeapi.StatusText(404), fakeapi.Status(503, 0), fakeapi.Status(409, 0), fakeapi.Status(403, 0)},
+		"Get": {fakeapi.LostService("n"), fakeapi.StatusText(404), fakeapi.Status(503, 0), fakeapi.Status(409, 0),
+			fakeapi.Status(403, 0)},
 		"Create": {fakeapi.NotFound(), fakeapi.Status(429, 0), fakeapi.Status(503, 0), fakeapi.Status(409, 0)},
 	} {
 		for _, fault := range faults {
 			bubble(t, what+" "+fault.String(), func(t *testing.T) {
-				s, send := newMovingServer(t, inNamespaces), caller{"unstructured", configMap}.requests()[what]
+				s, send := newChangingServer(t, inNamespaces), caller{"unstructured", configMap}.requests()[what]
 				c, begins := s.client(t, nil), fault.String() == fakeapi.NotFound().String()
 				must(t, send(c, "ns", "n"))
 				if !begins {
@@ -416,35 +440,43 @@ func TestErrorsArePassedOn(t *testing.T) {
 	}
 }
 
-// A client has all that it was made with, and what wraps it adds its own, also after a move.
+// A client keeps its options, and those of clients that wrap it, also after a switch.
 func TestOptionsOfTheClient(t *testing.T) {
 	for name, make := range map[string]func(*rest.Config, client.Options) (client.Client, error){
-		"client":     func(config *rest.Config, o client.Options) (client.Client, error) { return newClient(config, o) },
-		"with watch": func(config *rest.Config, o client.Options) (client.Client, error) { return newWithWatch(config, o) },
+		"client": func(config *rest.Config, o client.Options) (client.Client,
+			error) {
+			return newClient(config, o)
+		},
+		"with watch": func(config *rest.Config, o client.Options) (client.Client,
+			error) {
+			return newWithWatch(config, o)
+		},
 	} {
-		s, dry := newMovingServer(t, inNamespaces), true
+		s, dry := newChangingServer(t, inNamespaces), true
 		var queries []string
 		seeing := &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
 			queries = append(queries, req.URL.RawQuery)
 			return s.Server
 		})}
-		config, m, _ := s.Config(), s.mapper(t, apiutil.DynamicRESTMapperOptions{}), said.take()
+		config, m, _ := s.Config(), s.mapper(t, apiutil.DynamicRESTMapperOptions{}), logged.take()
 		made, err := make(config, client.Options{HTTPClient: seeing, Mapper: m, DryRun: &dry})
 		must(t, err)
-		config.Host, dry = "http://elsewhere.invalid", false                         // for the caller's next client
-		c := client.WithFieldValidation(client.WithFieldOwner(made, "me"), "Strict") // older releases have no such options
+		config.Host, dry = "http://elsewhere.invalid", false // for the caller's next client
+		// older releases have no such options
+		c := client.WithFieldValidation(client.WithFieldOwner(made, "me"), "Strict")
 		for step, scope := range []string{inNamespaces, ofCluster, inNamespaces} {
-			s.move(t, m, scope)
+			s.changeScope(t, m, scope)
 			queries = nil
 			for range 2 {
-				must(t, caller{"unstructured", configMap}.requests()["Update"](c, map[string]string{inNamespaces: "ns"}[scope], "n"))
+				must(t, caller{"unstructured", configMap}.requests()["Update"](c,
+					map[string]string{inNamespaces: "ns"}[scope], "n"))
 			}
 			const want = "dryRun=All&fieldManager=me&fieldValidation=Strict"
 			if !slices.Equal(queries, []string{want, want}) {
 				t.Errorf("%s, %s: sent %q, want twice %q", name, scope, queries, want)
 			}
-			if lines := said.take("The client follows"); len(lines) != min(step, 1) {
-				t.Errorf("%s, %s: said %q for two requests, want one line after a move", name, scope, lines)
+			if lines := logged.take("The client follows"); len(lines) != min(step, 1) {
+				t.Errorf("%s, %s: logged %q for two requests, want one line after a move", name, scope, lines)
 			}
 		}
 	}

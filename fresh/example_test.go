@@ -37,11 +37,12 @@ func Example() {
 	}
 }
 
-// A controller owns a kind whose CRD may be installed later, or never: an entry in ByObject says so. The controller starts
-// without the kind, and receives its objects once it is installed.
+// A controller owns a kind whose CRD may be installed later, or never: an entry in ByObject says so. The controller
+// starts without the kind, and receives its objects once it is installed.
 func ExampleNewManager_optionalCRD() {
 	monitor := &unstructured.Unstructured{}
-	monitor.SetGroupVersionKind(schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"})
+	monitor.SetGroupVersionKind(schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1",
+		Kind: "ServiceMonitor"})
 
 	mgr, err := fresh.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{

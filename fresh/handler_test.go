@@ -28,7 +28,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// tally is a handler that keeps account of what it is told.
+// tally is a handler that records what it gets.
 type tally struct {
 	then func(what string, obj client.Object) // is called in the end; may be nil
 
@@ -45,14 +45,15 @@ func (h *tally) note(what string, old, obj any, initial bool) {
 		obj = unknown.Obj
 	}
 	key, _ := toolscache.MetaNamespaceKeyFunc(obj)
-	said := strings.TrimSuffix(fmt.Sprintf("%s %s%s", what, key, map[bool]string{true: " initial"}[initial]), " ")
+	logged := strings.TrimSuffix(fmt.Sprintf("%s %s%s", what, key, map[bool]string{true: " initial"}[initial]), " ")
 	h.mu.Lock()
 	if h.busy.Add(1) > 1 {
-		said += " beside another call"
+		logged += " beside another call"
 	}
 	was := h.has[key]
-	if h.log = append(h.log, said); (was != nil) == (what == "add") || what == "update" && was != old || h.busy.Load() > 1 {
-		h.wrong = append(h.wrong, said)
+	if h.log = append(h.log, logged); (was != nil) == (what == "add") || what == "update" && was != old ||
+		h.busy.Load() > 1 {
+		h.wrong = append(h.wrong, logged)
 	}
 	if h.has == nil {
 		h.has = map[string]any{}
@@ -77,8 +78,8 @@ func (h *tally) keys() string {
 	return strings.Join(slices.Sorted(maps.Keys(h.has)), " ")
 }
 
-// told returns what the handler was told since the last call.
-func (h *tally) told() []string {
+// takeLog returns what was delivered to the handler since the last call.
+func (h *tally) takeLog() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	log := h.log
@@ -93,37 +94,40 @@ func (h *tally) expect(t testing.TB, when, want string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if has := slices.Sorted(maps.Keys(h.has)); strings.Join(has, " ") != want || len(h.wrong) > 0 {
-		t.Fatalf("%s: the handler has %q, want %q; it was told %q, of which is wrong: %q", when, has, want, h.log, h.wrong)
+		t.Fatalf("%s: the handler has %q, want %q; it was told %q, of which is wrong: %q", when, has, want, h.log,
+			h.wrong)
 	}
 }
 
 // keysOf are those of the objects by the scope of their kind.
 var keysOf = map[string]string{inNamespaces: "ns/n other/n", ofCluster: "n"}
 
-// handle adds a handler to the informer of ConfigMaps of a sort.
-func handle(t testing.TB, c cache.Cache, sort string, h *tally) (cache.Informer, toolscache.ResourceEventHandlerRegistration) {
+// handle adds a handler to the informer of ConfigMaps of a representation.
+func handle(t testing.TB, c cache.Cache, representation string, h *tally) (cache.Informer,
+	toolscache.ResourceEventHandlerRegistration) {
 	t.Helper()
-	informer, err := c.GetInformer(t.Context(), caller{sort, configMap}.object("", ""))
+	informer, err := c.GetInformer(t.Context(), caller{representation, configMap}.object("", ""))
 	must(t, err)
 	registered, err := informer.AddEventHandler(h)
 	must(t, err)
 	return informer, registered
 }
 
-// Handlers of all sorts keep exact account through many moves, one call at a time. What they are told of is in
-// the cache, also by an index that was added to the informer.
+// Handlers of all representations get exact events through many switches, one call at a time. What is delivered to
+// them is in the cache, also by an index that was added to the informer.
 func TestHandlers(t *testing.T) {
 	for name, opts := range map[string]cache.Options{"all": {}, "several": several()} {
-		for _, sort := range sorts {
-			bubble(t, name+", "+sort, func(t *testing.T) {
-				s := newMovingServer(t, inNamespaces)
+		for _, representation := range representations {
+			bubble(t, name+", "+representation, func(t *testing.T) {
+				s := newChangingServer(t, inNamespaces)
 				c, m := s.caching(t, opts)
 				h := &tally{then: func(what string, obj client.Object) {
-					if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), caller{sort, configMap}.object("", "")); what == "add" && err != nil {
+					if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj),
+						caller{representation, configMap}.object("", "")); what == "add" && err != nil {
 						t.Errorf("told of %s/%s, and: %v", obj.GetNamespace(), obj.GetName(), err)
 					}
 				}}
-				informer, registered := handle(t, c, sort, h)
+				informer, registered := handle(t, c, representation, h)
 				index := func(obj any) ([]string, error) { return []string{obj.(client.Object).GetName()}, nil }
 				shared, sharing := informer.(toolscache.SharedIndexInformer)
 				add := informer.AddIndexers
@@ -134,14 +138,16 @@ func TestHandlers(t *testing.T) {
 				another, err := c.GetInformer(t.Context(), &corev1.Secret{})
 				must(t, errors.Join(err, another.RemoveEventHandler(registered))) // it is not this one's
 				for n, scope := range []string{inNamespaces, ofCluster, inNamespaces, ofCluster} {
-					s.move(t, m, scope)
+					s.changeScope(t, m, scope)
 					h.expect(t, fmt.Sprintf("step %d, %s", n, scope), keysOf[scope])
 					eventually(t, "the handler is synced", registered.HasSynced)
 					if !informer.HasSynced() || informer.IsStopped() {
-						t.Errorf("step %d: the informer has synced: %t, is stopped: %t", n, informer.HasSynced(), informer.IsStopped())
+						t.Errorf("step %d: the informer has synced: %t, is stopped: %t", n, informer.HasSynced(),
+							informer.IsStopped())
 					}
 					if sharing {
-						if found, err := shared.GetIndexer().ByIndex("own", "n"); err != nil || len(found) != len(strings.Fields(keysOf[scope])) {
+						if found, err := shared.GetIndexer().ByIndex("own", "n"); err != nil ||
+							len(found) != len(strings.Fields(keysOf[scope])) {
 							t.Errorf("step %d: by index %v, %v", n, found, err)
 						}
 					} else if opts.DefaultNamespaces == nil {
@@ -149,11 +155,11 @@ func TestHandlers(t *testing.T) {
 					}
 				}
 				must(t, informer.RemoveEventHandler(registered))
-				_ = h.told()
-				s.move(t, m, inNamespaces)
+				_ = h.takeLog()
+				s.changeScope(t, m, inNamespaces)
 				eventually(t, "the cache follows", func() bool { return has(c, "ns") })
 				time.Sleep(time.Second)
-				if log := h.told(); len(log) > 0 {
+				if log := h.takeLog(); len(log) > 0 {
 					t.Errorf("removed, and told %q", log)
 				}
 			})
@@ -161,35 +167,38 @@ func TestHandlers(t *testing.T) {
 	}
 }
 
-// What a handler is told of a move: an object that is still there is an update, another one of the same name a
+// The events of a switch: an object that is still there is an update, another one of the same name a
 // delete and an add, and nothing is part of an initial list but the handler's own first.
-func TestWhatIsToldOfAMove(t *testing.T) {
+func TestEventsOfASwitch(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s, h := newMovingServer(t, inNamespaces), &tally{}
+		s, h := newChangingServer(t, inNamespaces), &tally{}
 		c, m := s.caching(t, cache.Options{})
 		handle(t, c, "typed", h)
-		_ = said.take()
+		_ = logged.take()
 		for n, step := range []struct {
 			change func()
 			want   []string
 		}{
 			{func() {}, []string{"add ns/n initial", "add other/n initial"}},
 			{func() { s.plural = "gizmos" }, []string{"update ns/n", "update other/n"}},
-			{func() { s.plural, s.uid = "widgets", "2" }, []string{"add ns/n", "add other/n", "delete ns/n", "delete other/n"}},
+			{func() { s.plural, s.uid = "widgets", "2" }, []string{"add ns/n", "add other/n", "delete ns/n",
+				"delete other/n"}},
 			{func() { s.names = []string{"n", "m"} }, nil}, // nothing tells the cache
 			{func() { s.plural = "gadgets" }, []string{"add ns/m", "add other/m", "update ns/n", "update other/n"}},
-			{func() { s.scope = ofCluster }, []string{"add m", "add n", "delete ns/m", "delete ns/n", "delete other/m", "delete other/n"}},
-			{func() { must(t, s.Tell("DELETED", "gadgets", fakeapi.Object{Name: "m", UID: "2"})) }, []string{"delete m"}},
+			{func() { s.scope = ofCluster }, []string{"add m", "add n", "delete ns/m", "delete ns/n",
+				"delete other/m", "delete other/n"}},
+			{func() { must(t, s.Tell("DELETED", "gadgets", fakeapi.Object{Name: "m", UID: "2"})) },
+				[]string{"delete m"}},
 		} {
 			s.change(step.change)
 			must(t, m.Refresh(t.Context(), ""))
 			time.Sleep(5 * time.Second)
-			if log := h.told(); !slices.Equal(slices.Sorted(slices.Values(log)), step.want) || len(h.wrong) > 0 {
+			if log := h.takeLog(); !slices.Equal(slices.Sorted(slices.Values(log)), step.want) || len(h.wrong) > 0 {
 				t.Errorf("step %d: told %q, want %q; of all that was told is wrong: %q", n, log, step.want, h.wrong)
 			}
 		}
-		if lines := said.take(`"error"=`); len(lines) > 0 {
-			t.Errorf("nothing has failed, and it said %q", lines)
+		if lines := logged.take(`"error"=`); len(lines) > 0 {
+			t.Errorf("nothing has failed, and it logged %q", lines)
 		}
 	})
 }
@@ -205,9 +214,9 @@ func (l counting) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 	return l.ListerWatcher.Watch(opts) //nolint:staticcheck // Old releases have nothing else.
 }
 
-// toldTheFirst reports whether a handler was told its first list to the end, in whichever generation. Informers of several
-// namespaces wait for that with a method that controller-runtime v0.23 does not have.
-func toldTheFirst(registered toolscache.ResourceEventHandlerRegistration) bool {
+// firstListDelivered reports whether the whole first list was delivered to a handler, by whichever instance.
+// Informers of several namespaces wait for that with a method that controller-runtime v0.23 does not have.
+func firstListDelivered(registered toolscache.ResourceEventHandlerRegistration) bool {
 	checker := reflect.ValueOf(registered).MethodByName("HasSyncedChecker")
 	if !checker.IsValid() {
 		return true
@@ -220,18 +229,19 @@ func toldTheFirst(registered toolscache.ResourceEventHandlerRegistration) bool {
 	}
 }
 
-// A handler that is slow, or blocks, when its kind moves holds up no other, and is told exactly what it has not
-// been told. The reflector of where the kind was, which lasts as long, does not go round in circles. A handler holds a mutex
-// meanwhile, which stops virtual time: tests of such have none.
+// A handler that is slow, or blocks, when its kind switches holds up no other, and gets exactly what it has not been
+// told. The reflector of the old path, which lasts as long, does not retry without a pause. A handler holds a
+// mutex meanwhile, which stops virtual time: tests of such have none.
 func TestSlowHandlers(t *testing.T) {
-	s, release := newMovingServer(t, inNamespaces), make(chan struct{})
+	s, release := newChangingServer(t, inNamespaces), make(chan struct{})
 	s.change(func() {
 		for i := range 20 {
 			s.names = append(s.names, fmt.Sprint("m", i))
 		}
 	})
 	var watches atomic.Int32
-	c, m := s.caching(t, cache.Options{NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object, resync time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
+	c, m := s.caching(t, cache.Options{NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object,
+		resync time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
 		return toolscache.NewSharedIndexInformer(counting{lw, &watches}, obj, resync, x)
 	}})
 	stuck := &tally{then: func(string, client.Object) { <-release }}
@@ -242,23 +252,24 @@ func TestSlowHandlers(t *testing.T) {
 	handle(t, c, "typed", quick)
 	eventually(t, "the quick one is told of 42 objects", func() bool { return len(strings.Fields(quick.keys())) == 42 })
 	s.change(func() { s.names = []string{"n"} })
-	s.move(t, m, ofCluster)
+	s.changeScope(t, m, ofCluster)
 	quick.expect(t, "while another blocks", "n")
 	slow.expect(t, "while another blocks", "n")
 	time.Sleep(2 * time.Second) // after that long a reflector tries again
 	close(release)
 	stuck.expect(t, "when it goes on", "n")
-	eventually(t, "the first list is told to its end", func() bool { return toldTheFirst(registered) })
+	eventually(t, "the whole first list is delivered", func() bool { return firstListDelivered(registered) })
 	if n := watches.Load(); n > 200 {
 		t.Errorf("two reflectors asked for %d watches, want a few, with pauses between them", n)
 	}
 }
 
-// Once a kind has moved, who waits for the end of a first list that never came waits no longer than a reflector rests.
+// Once a kind has switched, a caller that waits for the end of a first list that never came waits no longer than a
+// reflector pauses.
 func TestFirstListThatNeverCameEnds(t *testing.T) {
 	for range 24 { // the rest is random
 		virtual(t, func(t *testing.T) {
-			s := newMovingServer(t, inNamespaces)
+			s := newChangingServer(t, inNamespaces)
 			c, m := s.caching(t, cache.Options{})
 			heal := s.SetFault(fakeapi.Lists(""), fakeapi.Status(503, 0))
 			informer, err := c.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
@@ -268,15 +279,15 @@ func TestFirstListThatNeverCameEnds(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 			heal()
 			s.plural = "gizmos"
-			s.move(t, m, inNamespaces)
-			eventually(t, "the first list is told to its end", func() bool { return toldTheFirst(registered) })
+			s.changeScope(t, m, inNamespaces)
+			eventually(t, "the whole first list is delivered", func() bool { return firstListDelivered(registered) })
 		})
 	}
 }
 
 // A transform, an index and a handler may use the cache.
 func TestCallbacksMayUseTheCache(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
+	s := newChangingServer(t, inNamespaces)
 	var c cache.Cache
 	use := func() {
 		_ = c.List(t.Context(), &corev1.SecretList{})
@@ -301,25 +312,26 @@ func TestCallbacksMayUseTheCache(t *testing.T) {
 	_, err = informer.AddEventHandler(h)
 	must(t, err)
 	for n, scope := range []string{ofCluster, inNamespaces, ofCluster} {
-		s.move(t, m, scope)
+		s.changeScope(t, m, scope)
 		for i := range 20 {
 			_, err := informer.AddEventHandler(&tally{})
 			must(t, errors.Join(err, c.IndexField(t.Context(), &corev1.ConfigMap{}, fmt.Sprint(n, i), index)))
 		}
 		h.expect(t, scope, keysOf[scope])
 		list := &corev1.ConfigMapList{}
-		if err := c.List(t.Context(), list, client.MatchingFields{"name": "n"}); err != nil || len(list.Items) != len(strings.Fields(keysOf[scope])) {
+		if err := c.List(t.Context(), list, client.MatchingFields{"name": "n"}); err != nil ||
+			len(list.Items) != len(strings.Fields(keysOf[scope])) {
 			t.Errorf("%s: by index %d objects, %v", scope, len(list.Items), err)
 		}
 	}
 }
 
-// A kind that moves before the cache starts, or before its first list succeeds, is found where it is, and all
+// A kind that switches before the cache starts, or before its first list succeeds, is found where it is, and all
 // that wait for it go on.
-func TestMoveBeforeTheFirstList(t *testing.T) {
+func TestSwitchBeforeTheFirstList(t *testing.T) {
 	for name, started := range map[string]bool{"before Start": false, "after Start": true} {
 		bubble(t, name, func(t *testing.T) {
-			s, h := newMovingServer(t, inNamespaces), &tally{}
+			s, h := newChangingServer(t, inNamespaces), &tally{}
 			heal := s.SetFault(fakeapi.Lists(""), fakeapi.Status(503, 0))
 			c, m := s.unstarted(t, cache.Options{})
 			if started {
@@ -333,7 +345,7 @@ func TestMoveBeforeTheFirstList(t *testing.T) {
 			must(t, err)
 			time.Sleep(500 * time.Millisecond)
 			heal()
-			s.move(t, m, ofCluster)
+			s.changeScope(t, m, ofCluster)
 			if !started {
 				start(t, c)
 			}
@@ -342,7 +354,7 @@ func TestMoveBeforeTheFirstList(t *testing.T) {
 			}
 			h.expect(t, "in the end", "n")
 			eventually(t, "all are synced", func() bool { return handle.HasSynced() && informer.HasSynced() })
-			if log := h.told(); log[0] != "add n initial" {
+			if log := h.takeLog(); log[0] != "add n initial" {
 				t.Errorf("told %q, want first: add n initial", log)
 			}
 		})
@@ -350,13 +362,14 @@ func TestMoveBeforeTheFirstList(t *testing.T) {
 }
 
 // A handler's account is of its own informer, whatever another form of the kind has.
-func TestFormsThatDiffer(t *testing.T) {
+func TestRepresentationsThatDiffer(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s, other, h := newMovingServer(t, inNamespaces), newMovingServer(t, inNamespaces), &tally{}
+		s, other, h := newChangingServer(t, inNamespaces), newChangingServer(t, inNamespaces), &tally{}
 		s.change(func() { s.names = []string{"n", "m"} })
 		other.change(func() { other.plural = "gizmos" })
 		c, m := s.caching(t, cache.Options{HTTPClient: &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
-			if strings.Contains(req.Header.Get("Accept"), "PartialObjectMetadata") && strings.HasSuffix(req.URL.Path, "gizmos") {
+			if strings.Contains(req.Header.Get("Accept"), "PartialObjectMetadata") &&
+				strings.HasSuffix(req.URL.Path, "gizmos") {
 				return other.Server // a replica that is ahead
 			}
 			return s.Server
@@ -366,16 +379,17 @@ func TestFormsThatDiffer(t *testing.T) {
 		h.expect(t, "at first", "ns/m ns/n other/m other/n")
 		s.change(func() { s.plural = "gizmos" })
 		must(t, m.Refresh(t.Context(), ""))
-		h.expect(t, "after the move", "ns/n other/n")
+		h.expect(t, "after the switch", "ns/n other/n")
 	})
 }
 
-// A client of controller-runtime's that reads its own writes adds handlers through a view of the cache, and waits until they
-// were given the resource version of a write. When another client takes its place they stay until the cache has switched, too,
-// and are given the resource version of the new list, because what was written may be gone. Handlers of others stay.
+// A client of controller-runtime's that reads its own writes adds handlers through a view of the cache, and waits
+// until they were given the resource version of a write. When another client takes its place they stay until the
+// cache has switched, too, and are given the resource version of the new list, because what was written may have been
+// removed. Handlers of others stay.
 func TestViewsOfTheCache(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c, m := s.caching(t, cache.Options{})
 		viewOf := func(h *tally) (leave func(*meta.RESTMapping)) {
 			view, leave := c.(interface {
@@ -405,7 +419,8 @@ func TestViewsOfTheCache(t *testing.T) {
 		heal()
 		other.expect(t, "of no client", keysOf[ofCluster])
 		stays.expectKeys(t, "of a client that stays", keysOf[ofCluster])
-		eventually(t, "of a client that has left, what it had is gone", func() bool { return !strings.Contains(leaves.keys(), "ns/n") })
+		eventually(t, "of a client that has left, what it had is gone",
+			func() bool { return !strings.Contains(leaves.keys(), "ns/n") })
 		time.Sleep(time.Second)
 		synctest.Wait()
 		left := leaves.keys()
@@ -413,7 +428,7 @@ func TestViewsOfTheCache(t *testing.T) {
 			t.Error("the handler was not given the resource version of the list")
 		}
 		leaveLate(mapping) // the cache has switched before
-		s.move(t, m, inNamespaces)
+		s.changeScope(t, m, inNamespaces)
 		other.expect(t, "back, of no client", keysOf[inNamespaces])
 		stays.expectKeys(t, "back, of a client that stays", keysOf[inNamespaces])
 		if leaves.keys() != left || late.keys() != keysOf[ofCluster] {
@@ -422,7 +437,7 @@ func TestViewsOfTheCache(t *testing.T) {
 	})
 }
 
-// expectKeys is expect for a handler that is also told of what it does not know.
+// expectKeys is expect for a handler that also gets deletions of objects which it does not know.
 func (h *tally) expectKeys(t testing.TB, when, want string) {
 	t.Helper()
 	if !within(func() bool { return h.keys() == want }) {
@@ -433,7 +448,7 @@ func (h *tally) expectKeys(t testing.TB, when, want string) {
 // What a program has set on an informer before it was started holds after the kind has switched, too.
 func TestSettingsOfAnInformer(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c, m := s.unstarted(t, cache.Options{})
 		informer, err := c.GetInformer(t.Context(), &corev1.ConfigMap{})
 		must(t, err)
@@ -449,9 +464,13 @@ func TestSettingsOfAnInformer(t *testing.T) {
 			shared.SetWatchErrorHandler(func(*toolscache.Reflector, error) { failed.Add(1) })))
 		start(t, c)
 		for _, scope := range []string{inNamespaces, ofCluster, inNamespaces} {
-			s.move(t, m, scope)
-			got, key := &corev1.ConfigMap{}, client.ObjectKey{Namespace: map[string]string{inNamespaces: "ns"}[scope], Name: "n"}
-			eventually(t, "the object", func() bool { return c.Get(t.Context(), key, got) == nil && got.Namespace == key.Namespace })
+			s.changeScope(t, m, scope)
+			got, key := &corev1.ConfigMap{}, client.ObjectKey{Namespace: map[string]string{inNamespaces: "ns"}[scope],
+				Name: "n"}
+			eventually(t, "the object", func() bool {
+				return c.Get(t.Context(), key, got) == nil &&
+					got.Namespace == key.Namespace
+			})
 			if got.Annotations["set"] != "second" {
 				t.Errorf("%s: annotations %v, want those of the transform", scope, got.Annotations)
 			}
@@ -469,10 +488,11 @@ func TestSettingsOfAnInformer(t *testing.T) {
 	})
 }
 
-// A handler that was removed says when its last call has ended. client-go's ShutDownEventHandler waits for that.
+// A handler that was removed closes its ShutdownChan when its last call has ended. client-go's ShutDownEventHandler
+// waits for that.
 func TestShutDownOfAHandler(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c, _ := s.caching(t, cache.Options{})
 		calls, release := make(chan struct{}, 2), make(chan struct{})
 		informer, registered := handle(t, c, "typed", &tally{then: func(string, client.Object) {
@@ -492,16 +512,19 @@ func TestShutDownOfAHandler(t *testing.T) {
 	})
 }
 
-// An informer that was removed takes no indexers, and is not made anew by them.
+// An informer that was removed takes no indexers, and they do not make it again.
 func TestIndexersOfARemovedInformer(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		c, _ := s.caching(t, cache.Options{})
 		informer, _ := handle(t, c, "typed", &tally{})
 		must(t, c.RemoveInformer(t.Context(), &corev1.ConfigMap{}))
 		synctest.Wait()
 		_, _ = s.take()
-		if err := informer.AddIndexers(toolscache.Indexers{"own": func(any) ([]string, error) { return nil, nil }}); err == nil {
+		if err := informer.AddIndexers(toolscache.Indexers{"own": func(any) ([]string, error) {
+			return nil,
+				nil
+		}}); err == nil {
 			t.Error("no error")
 		}
 		time.Sleep(time.Minute)

@@ -36,10 +36,10 @@ var configMap = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 
 const inNamespaces, ofCluster = "Namespaced", "Cluster"
 
-// movingServer is an API server in memory whose ConfigMaps move: they have a plural and a scope, or are not
+// changingServer is an API server in memory whose ConfigMaps change: they have a plural and a scope, or are not
 // served. There is the ConfigMap "n", if they are namespaced in the namespaces "ns" and "other". Of Secrets, in
 // namespaces, there are none.
-type movingServer struct {
+type changingServer struct {
 	*fakeapi.Server
 	fleet  *fleet.Fleet
 	scope  string // of ConfigMaps; "": they are not served
@@ -49,8 +49,8 @@ type movingServer struct {
 	names  []string // of the objects in each place
 }
 
-func newMovingServer(t testing.TB, scope string) *movingServer {
-	s := &movingServer{
+func newChangingServer(t testing.TB, scope string) *changingServer {
+	s := &changingServer{
 		Server: fakeapi.New(), fleet: fleet.New(apiutil.DynamicRESTMapperOptions{}),
 		scope: scope, plural: "configmaps", kind: configMap.Kind, uid: "1", names: []string{"n"},
 	}
@@ -62,12 +62,13 @@ func newMovingServer(t testing.TB, scope string) *movingServer {
 
 // change changes what is served. Watches in a namespace end with the scope. Those of all namespaces stay open, as
 // at a server that has not noticed yet.
-func (s *movingServer) change(with func()) {
+func (s *changingServer) change(with func()) {
 	before := s.scope
 	with()
 	resources := []fakeapi.Resource{{Name: "secrets", Singular: "secret", Kind: "Secret", Namespaced: true}}
 	if s.scope != "" {
-		moving := fakeapi.Resource{Name: s.plural, Singular: "configmap", Kind: s.kind, Namespaced: s.scope == inNamespaces}
+		moving := fakeapi.Resource{Name: s.plural, Singular: "configmap", Kind: s.kind,
+			Namespaced: s.scope == inNamespaces}
 		for _, namespace := range map[string][]string{inNamespaces: {"ns", "other"}, ofCluster: {""}}[s.scope] {
 			for _, name := range s.names {
 				moving.Objects = append(moving.Objects, fakeapi.Object{Namespace: namespace, Name: name, UID: s.uid})
@@ -81,15 +82,15 @@ func (s *movingServer) change(with func()) {
 	}
 }
 
-// move changes the scope, and lets a mapper know.
-func (s *movingServer) move(t testing.TB, m *apiutil.DynamicRESTMapper, scope string) {
+// changeScope changes the scope, and lets a mapper know.
+func (s *changingServer) changeScope(t testing.TB, m *apiutil.DynamicRESTMapper, scope string) {
 	t.Helper()
 	s.change(func() { s.scope = scope })
 	must(t, m.Refresh(context.Background(), ""))
 }
 
 // take returns the requests for objects since the last call, and how many there were for what is served.
-func (s *movingServer) take() (sent []string, reads int) {
+func (s *changingServer) take() (sent []string, reads int) {
 	for _, r := range s.TakeRequests() {
 		if r.Verb == "" {
 			reads++
@@ -100,7 +101,7 @@ func (s *movingServer) take() (sent []string, reads int) {
 	return sent, reads
 }
 
-func (s *movingServer) mapper(t testing.TB, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
+func (s *changingServer) mapper(t testing.TB, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
 	t.Helper()
 	m, err := apiutil.NewDynamicRESTMapperWithOptions(s.Config(), s.Client(), opts)
 	must(t, err)
@@ -108,7 +109,7 @@ func (s *movingServer) mapper(t testing.TB, opts apiutil.DynamicRESTMapperOption
 }
 
 // client returns a client with this mapper, or with one that it makes if that is nil.
-func (s *movingServer) client(t testing.TB, mapper meta.RESTMapper) client.WithWatch {
+func (s *changingServer) client(t testing.TB, mapper meta.RESTMapper) client.WithWatch {
 	t.Helper()
 	c, err := newWithWatch(s.Config(), client.Options{HTTPClient: s.Client(), Mapper: mapper})
 	must(t, err)
@@ -116,7 +117,7 @@ func (s *movingServer) client(t testing.TB, mapper meta.RESTMapper) client.WithW
 }
 
 // sharing returns a client that shares its mapper with others, and nothing else: a Fleet has it.
-func (s *movingServer) sharing(t testing.TB) client.Client {
+func (s *changingServer) sharing(t testing.TB) client.Client {
 	t.Helper()
 	mapper, err := s.fleet.For("all", s.Config(), s.Client())
 	must(t, err)
@@ -133,13 +134,13 @@ func refresh(t testing.TB, c client.Client) {
 	}).Refresh(t.Context(), ""))
 }
 
-// honest is a mapper that says what it wraps.
-type honest struct{ meta.RESTMapper }
+// unwrappingMapper is a mapper with a method Unwrap.
+type unwrappingMapper struct{ meta.RESTMapper }
 
-func (h honest) Unwrap() meta.RESTMapper { return h.RESTMapper }
+func (h unwrappingMapper) Unwrap() meta.RESTMapper { return h.RESTMapper }
 
 // unstarted returns a cache, and its mapper if opts have none.
-func (s *movingServer) unstarted(t testing.TB, opts cache.Options) (cache.Cache, *apiutil.DynamicRESTMapper) {
+func (s *changingServer) unstarted(t testing.TB, opts cache.Options) (cache.Cache, *apiutil.DynamicRESTMapper) {
 	t.Helper()
 	m := s.mapper(t, apiutil.DynamicRESTMapperOptions{})
 	if opts.Mapper == nil {
@@ -154,7 +155,7 @@ func (s *movingServer) unstarted(t testing.TB, opts cache.Options) (cache.Cache,
 }
 
 // caching is unstarted, and then the cache is started.
-func (s *movingServer) caching(t testing.TB, opts cache.Options) (cache.Cache, *apiutil.DynamicRESTMapper) {
+func (s *changingServer) caching(t testing.TB, opts cache.Options) (cache.Cache, *apiutil.DynamicRESTMapper) {
 	t.Helper()
 	c, m := s.unstarted(t, opts)
 	start(t, c)
@@ -186,18 +187,20 @@ func has(c client.Reader, namespace string) bool {
 	return c.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "n"}, &corev1.ConfigMap{}) == nil
 }
 
-// caller calls a client with one of the sorts of objects that there is a client for.
+// caller calls a client with objects of one representation.
 type caller struct {
-	sort string // "typed", "unstructured" or "metadata"
-	gvk  schema.GroupVersionKind
+	representation string // "typed", "unstructured" or "metadata"
+	gvk            schema.GroupVersionKind
 }
 
-var sorts = []string{"typed", "unstructured", "metadata"}
+var representations = []string{"typed", "unstructured", "metadata"}
 
 func (c caller) object(namespace, name string) client.Object {
 	obj := map[string]client.Object{
-		"typed": &corev1.ConfigMap{}, "unstructured": &unstructured.Unstructured{}, "metadata": &metav1.PartialObjectMetadata{},
-	}[c.sort]
+		"typed":        &corev1.ConfigMap{},
+		"unstructured": &unstructured.Unstructured{},
+		"metadata":     &metav1.PartialObjectMetadata{},
+	}[c.representation]
 	obj.GetObjectKind().SetGroupVersionKind(c.gvk)
 	obj.SetNamespace(namespace)
 	obj.SetName(name)
@@ -206,8 +209,10 @@ func (c caller) object(namespace, name string) client.Object {
 
 func (c caller) list() client.ObjectList {
 	list := map[string]client.ObjectList{
-		"typed": &corev1.ConfigMapList{}, "unstructured": &unstructured.UnstructuredList{}, "metadata": &metav1.PartialObjectMetadataList{},
-	}[c.sort]
+		"typed":        &corev1.ConfigMapList{},
+		"unstructured": &unstructured.UnstructuredList{},
+		"metadata":     &metav1.PartialObjectMetadataList{},
+	}[c.representation]
 	list.GetObjectKind().SetGroupVersionKind(c.gvk.GroupVersion().WithKind(c.gvk.Kind + "List"))
 	return list
 }
@@ -220,7 +225,8 @@ func isRead(request string) bool {
 
 // requests are those that a client can send for an object.
 func (c caller) requests() map[string]request {
-	ctx, patch := context.Background(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"touched":"yes"}}}`))
+	ctx, patch := context.Background(), client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"touched":"yes"}}}`))
 	all := map[string]request{
 		"Get": func(with client.Client, ns, name string) error {
 			return with.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, c.object("", ""))
@@ -246,10 +252,13 @@ func (c caller) requests() map[string]request {
 			return with.DeleteAllOf(ctx, c.object("", ""), client.InNamespace(ns))
 		},
 	}
-	if c.sort != "metadata" {
+	if c.representation != "metadata" {
 		all["Create"] = func(with client.Client, ns, name string) error { return with.Create(ctx, c.object(ns, name)) }
 		all["Update"] = func(with client.Client, ns, name string) error { return with.Update(ctx, c.object(ns, name)) }
-		all["Status.Update"] = func(with client.Client, ns, name string) error { return with.Status().Update(ctx, c.object(ns, name)) }
+		all["Status.Update"] = func(with client.Client, ns,
+			name string) error {
+			return with.Status().Update(ctx, c.object(ns, name))
+		}
 		all["SubResource.Get"] = func(with client.Client, ns, name string) error {
 			return with.SubResource("status").Get(ctx, c.object(ns, name), c.object("", ""))
 		}
@@ -278,7 +287,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// within waits until something is so: in a bubble that takes no time. A reflector that has failed may pause for a minute.
+// within waits until something is so: in a bubble that takes no time. A reflector that has failed may pause for a
+// minute.
 func within(is func() bool) bool {
 	for tries := 0; !is(); tries++ {
 		if tries == 6000 {
@@ -296,16 +306,16 @@ func eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// said are the lines that were logged: controller-runtime takes one logger for a program.
-var said lines
+// logged are the lines that were logged: controller-runtime takes one logger for a program.
+var logged lines
 
 // client-go sleeps after an error if the last one of the program was a moment ago, in whichever bubble. It may not.
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	log.SetLogger(funcr.New(func(_, args string) {
-		said.mu.Lock()
-		defer said.mu.Unlock()
-		said.all = append(said.all, args)
+		logged.mu.Lock()
+		defer logged.mu.Unlock()
+		logged.all = append(logged.all, args)
 	}, funcr.Options{}))
 	os.Exit(m.Run())
 }
@@ -326,19 +336,21 @@ func (l *lines) take(texts ...string) []string {
 	})
 }
 
-// The modes in which an informer gets its first objects: by a watch that begins with them, which is client-go's default since
-// v0.35, and by a list, where the server does not know such watches. Every test of a cache runs in both.
+// The modes in which an informer gets its first objects: by a watch that begins with them, which is client-go's
+// default since v0.35, and by a list, where the server does not know such watches. Every test of a cache runs in
+// both.
 const streamMode, listMode = "stream", "list"
 
-// bothModes runs a test in both modes. A movingServer finds the mode in the name of the test.
+// bothModes runs a test in both modes. A changingServer finds the mode in the name of the test.
 func bothModes(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	t.Run(streamMode, test)
 	t.Run(listMode, test)
 }
 
-// virtual runs a test in virtual time and in both modes, and then lets all come to rest: what the test has started must end with it, but a
-// goroutine of controller-runtime v0.25 waits for ever for an informer of several namespaces that ends before it has synced.
+// virtual runs a test in virtual time and in both modes, and then lets all come to rest: what the test has started
+// must end with it, but a goroutine of controller-runtime v0.25 waits indefinitely for an informer of several
+// namespaces that ends before it has synced.
 func virtual(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	bothModes(t, func(t *testing.T) {

@@ -55,10 +55,10 @@ func ExampleNewManager() {
 	}
 }
 
-// Who gives no mapper gets one of its own, and follows it.
+// A client or a cache that was given no mapper makes one, and follows it.
 func TestWithoutAMapper(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, inNamespaces)
+		s := newChangingServer(t, inNamespaces)
 		cached, err := newCache(s.Config(), cache.Options{HTTPClient: s.Client()})
 		must(t, err)
 		start(t, cached)
@@ -67,17 +67,21 @@ func TestWithoutAMapper(t *testing.T) {
 		for _, is := range []struct{ plural, name string }{{"configmaps", "m"}, {"maps", "n"}} {
 			s.change(func() { s.plural, s.names = is.plural, []string{is.name} })
 			s.EndWatches()
-			eventually(t, is.plural, func() bool { return has(cached, "ns") == (is.name == "n") && has(live, "ns") == (is.name == "n") })
+			eventually(t, is.plural, func() bool {
+				return has(cached, "ns") == (is.name == "n") &&
+					has(live, "ns") == (is.name == "n")
+			})
 		}
 	})
 }
 
 // Managers and clusters make parts that follow, the API reader too, and take those that the program makes.
 func TestManagersAndClusters(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
+	s := newChangingServer(t, inNamespaces)
 	for name, make := range map[string]func(cluster.Options) (cluster.Cluster, error){
 		"manager": func(o cluster.Options) (cluster.Cluster, error) {
-			return fresh.NewManager(s.Config(), ctrl.Options{MapperProvider: o.MapperProvider, NewClient: o.NewClient, NewCache: o.NewCache, Metrics: server.Options{BindAddress: "0"}})
+			return fresh.NewManager(s.Config(), ctrl.Options{MapperProvider: o.MapperProvider, NewClient: o.NewClient,
+				NewCache: o.NewCache, Metrics: server.Options{BindAddress: "0"}})
 		},
 		"cluster": func(o cluster.Options) (cluster.Cluster, error) {
 			return fresh.NewCluster(s.Config(), func(made *cluster.Options) { *made = o })
@@ -93,21 +97,26 @@ func TestManagersAndClusters(t *testing.T) {
 		start(t, made.GetCache())
 		made.GetCache().WaitForCacheSync(t.Context()) // that is, until it has started
 		write := caller{"typed", configMap}.requests()["Patch"]
-		if must(t, write(made.GetClient(), "ns", "n")); !has(made.GetAPIReader(), "ns") || !has(made.GetClient(), "ns") {
-			t.Errorf("%s: the object is not found before the move", name)
+		if must(t, write(made.GetClient(), "ns", "n")); !has(made.GetAPIReader(), "ns") ||
+			!has(made.GetClient(), "ns") {
+			t.Errorf("%s: the object is not found before the switch", name)
 		}
-		s.move(t, mapper, ofCluster)
+		s.changeScope(t, mapper, ofCluster)
 		must(t, write(made.GetClient(), "", "n"))
 		eventually(t, name+": the cache follows", func() bool { return has(made.GetClient(), "") })
 		if !has(made.GetAPIReader(), "") {
 			t.Errorf("%s: the API reader does not follow", name)
 		}
 		own, err := make(cluster.Options{
-			MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return honest{mapper}, nil },
-			NewClient:      client.New, NewCache: cache.New,
+			MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper,
+				error) {
+				return unwrappingMapper{mapper}, nil
+			},
+			NewClient: client.New, NewCache: cache.New,
 		})
 		must(t, err)
-		for _, parts := range [][2]any{{mapper, own.GetRESTMapper()}, {made.GetClient(), own.GetClient()}, {made.GetCache(), own.GetCache()}} {
+		for _, parts := range [][2]any{{mapper, own.GetRESTMapper()}, {made.GetClient(), own.GetClient()},
+			{made.GetCache(), own.GetCache()}} {
 			if fmt.Sprintf("%T", parts[0]) == fmt.Sprintf("%T", parts[1]) {
 				t.Errorf("%s: its %T is not the one that the program makes", name, parts[1])
 			}
@@ -123,10 +132,11 @@ func TestManagersAndClusters(t *testing.T) {
 	}
 }
 
-// A manager logs and counts without wiring, also where a program has several, and says which of its parts do not follow.
+// A manager logs and has metrics without wiring, also if a program has several, and says which of its parts do not
+// follow.
 func TestManagerWithoutWiring(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
-	_ = said.take()
+	s := newChangingServer(t, inNamespaces)
+	_ = logged.take()
 	for n := range 2 {
 		mgr, err := fresh.NewManager(s.Config(), ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
 		must(t, err)
@@ -135,23 +145,25 @@ func TestManagerWithoutWiring(t *testing.T) {
 		s.PutVersion(fmt.Sprint("group", n), fakeapi.Version{Name: "v1"})
 		must(t, mapper.Refresh(t.Context()))
 	}
-	eventually(t, "the mapper logs", func() bool { return len(said.take("served APIs changed")) > 0 })
+	eventually(t, "the mapper logs", func() bool { return len(logged.take("served APIs changed")) > 0 })
 	families, err := metrics.Registry.Gather()
 	must(t, err)
 	if !slices.ContainsFunc(families, func(family *dto.MetricFamily) bool {
-		return family.GetName() == "controller_runtime_restmapper_requests_total" && family.GetMetric()[0].GetCounter().GetValue() > 0
+		return family.GetName() == "controller_runtime_restmapper_requests_total" &&
+			family.GetMetric()[0].GetCounter().GetValue() > 0
 	}) {
 		t.Error("controller-runtime's registry has no requests of the mapper")
 	}
-	if lines := said.take("does not follow"); len(lines) > 0 {
-		t.Errorf("said %q, want nothing", lines)
+	if lines := logged.take("does not follow"); len(lines) > 0 {
+		t.Errorf("logged %q, want nothing", lines)
 	}
-	_, err = fresh.NewManager(s.Config(), ctrl.Options{Metrics: server.Options{BindAddress: "0"}, MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
-		return meta.NewDefaultRESTMapper(nil), nil
-	}})
+	_, err = fresh.NewManager(s.Config(), ctrl.Options{Metrics: server.Options{BindAddress: "0"},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+			return meta.NewDefaultRESTMapper(nil), nil
+		}})
 	must(t, err)
-	if lines := said.take("does not follow", "DefaultRESTMapper", "cache"); len(lines) != 1 {
-		t.Errorf("said %q, want one line", lines)
+	if lines := logged.take("does not follow", "DefaultRESTMapper", "cache"); len(lines) != 1 {
+		t.Errorf("logged %q, want one line", lines)
 	}
 }
 
@@ -168,7 +180,7 @@ func (m *waitingMetrics) WaitingKinds(_ schema.GroupVersionKind, caches int) {
 // A gauge and the debug page have the kinds that caches wait for.
 func TestReportsOfAnAbsentKind(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newMovingServer(t, "")
+		s := newChangingServer(t, "")
 		recorder, err := restmappermetrics.New(prometheus.NewRegistry())
 		must(t, err)
 		waiting := &waitingMetrics{DynamicRESTMapperMetrics: recorder}
@@ -205,8 +217,8 @@ func TestReportsOfAnAbsentKind(t *testing.T) {
 	})
 }
 
-// A method that a decorator only promotes is that of the first upstream object, also after a switch. This test names those
-// that a later release adds. What is in the list may stay so, for the reason that is given.
+// A method that a decorator only promotes is that of the first upstream object, also after a switch. This test names
+// those that a later release adds. What is in the list may stay so, for the reason that is given.
 func TestPromotedMethods(t *testing.T) {
 	own := map[string][]string{}
 	files, err := filepath.Glob("*.go")
@@ -215,7 +227,8 @@ func TestPromotedMethods(t *testing.T) {
 		if !strings.HasSuffix(file, "_test.go") {
 			source, err := os.ReadFile(file)
 			must(t, err)
-			for _, method := range regexp.MustCompile(`(?m)^func \((?:\w+ )?\*?(\w+)\) (\w+)`).FindAllStringSubmatch(string(source), -1) {
+			methods := regexp.MustCompile(`(?m)^func \((?:\w+ )?\*?(\w+)\) (\w+)`)
+			for _, method := range methods.FindAllStringSubmatch(string(source), -1) {
 				own[method[1]] = append(own[method[1]], method[2])
 			}
 		}
@@ -228,14 +241,18 @@ func TestPromotedMethods(t *testing.T) {
 		{"followingClient", reflect.TypeFor[client.Client](), nil},
 		{"followingWatch followingClient", reflect.TypeFor[client.WithWatch](), nil},
 		{"followingSubResource", reflect.TypeFor[client.SubResourceClient](), nil},
-		{"followingNamespaced", reflect.TypeFor[client.Client](), []string{"GroupVersionKindFor", "IsObjectNamespaced", "RESTMapper", "Scheme"}},
+		{"followingNamespaced", reflect.TypeFor[client.Client](),
+			[]string{"GroupVersionKindFor", "IsObjectNamespaced", "RESTMapper", "Scheme"}},
 		{"namespacedSubResource", reflect.TypeFor[client.SubResourceClient](), nil},
 		{"followingCache", reflect.TypeFor[cache.Cache](), nil},
-		{"informer", reflect.TypeFor[cache.Informer](), []string{"HasSyncedChecker"}}, // the first list, which a retired instance ends
+		// the first list, which a retired instance ends
+		{"informer", reflect.TypeFor[cache.Informer](), []string{"HasSyncedChecker"}},
 		{"sharedInformer informer", reflect.TypeFor[toolscache.SharedIndexInformer](), []string{"HasSyncedChecker",
 			"GetController", "Run", "RunWithContext"}}, // upstream's cache calls these
-		{"currentIndexer", reflect.TypeFor[toolscache.Indexer](), []string{"Add", "Update", "Delete", "Replace", "Resync", // only informers write
-			"Bookmark", "LastStoreSyncResourceVersion"}},
+		// only informers write
+		{"currentIndexer", reflect.TypeFor[toolscache.Indexer](),
+			[]string{"Add", "Update", "Delete", "Replace", "Resync",
+				"Bookmark", "LastStoreSyncResourceVersion"}},
 		{"handler", reflect.TypeFor[toolscache.ResourceEventHandlerRegistration](), []string{"HasSyncedChecker"}},
 	} {
 		var known []string
@@ -244,7 +261,8 @@ func TestPromotedMethods(t *testing.T) {
 		}
 		for i := range test.of.NumMethod() {
 			if name := test.of.Method(i).Name; !slices.Contains(known, name) && !slices.Contains(test.may, name) {
-				t.Errorf("%s of %s is only promoted: after a switch it is that of the old instance", name, test.decorator)
+				t.Errorf("%s of %s is only promoted: after a switch it is that of the old instance", name,
+					test.decorator)
 			}
 		}
 	}

@@ -67,7 +67,8 @@ func (b timedBody) Close() error {
 
 // operators are managers, each with what it takes for one.
 func operators() map[string]func(*rest.Config, manager.Options) (manager.Manager, error) {
-	withOptions := func(options apiutil.DynamicRESTMapperOptions) func(*rest.Config, manager.Options) (manager.Manager, error) {
+	withOptions := func(options apiutil.DynamicRESTMapperOptions) func(*rest.Config,
+		manager.Options) (manager.Manager, error) {
 		return func(cfg *rest.Config, opts manager.Options) (manager.Manager, error) {
 			opts.MapperProvider = apiutil.DynamicRESTMapperProvider(options)
 			mgr, err := fresh.NewManager(cfg, opts)
@@ -80,8 +81,10 @@ func operators() map[string]func(*rest.Config, manager.Options) (manager.Manager
 	return map[string]func(*rest.Config, manager.Options) (manager.Manager, error){
 		"ctrl.NewManager":  ctrl.NewManager,
 		"fresh.NewManager": fresh.NewManager,
-		"fresh.NewManager, RefreshInterval of 10 minutes": withOptions(apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Minute}),
-		"fresh.NewManager, WatchAPIs":                     withOptions(apiutil.DynamicRESTMapperOptions{WatchAPIs: true}),
+		"fresh.NewManager, RefreshInterval of 10 minutes": withOptions(apiutil.DynamicRESTMapperOptions{
+			RefreshInterval: 10 * time.Minute,
+		}),
+		"fresh.NewManager, WatchAPIs": withOptions(apiutil.DynamicRESTMapperOptions{WatchAPIs: true}),
 	}
 }
 
@@ -95,10 +98,11 @@ var watchedAPIs = []fakeapi.Group{
 	}}}},
 }
 
-// hourOf runs an operator for an hour, in virtual time. It has informers for 30 kinds on a server with 100 groups, on which
-// nothing changes. Every ten seconds it looks up each of the kinds without a version, reads an object of each from its
-// cache, and reads one from the server. What it sends before all informers have synced is not returned.
-func hourOf(t *testing.T, newManager func(*rest.Config, manager.Options) (manager.Manager, error)) (requests []fakeapi.Request) {
+// hourOf runs an operator for an hour, in virtual time. It has informers for 30 kinds on a server with 100 groups, on
+// which nothing changes. Every ten seconds it looks up each of the kinds without a version, reads an object of each
+// from its cache, and reads one from the server. What it sends before all informers have synced is not returned.
+func hourOf(t *testing.T, newManager func(*rest.Config, manager.Options) (manager.Manager,
+	error)) (requests []fakeapi.Request) {
 	synctest.Test(t, func(t *testing.T) {
 		groups := fakeapi.Typical(101, 1, 2)
 		var kinds []schema.GroupVersionKind
@@ -143,17 +147,24 @@ func hourOf(t *testing.T, newManager func(*rest.Config, manager.Options) (manage
 	return requests
 }
 
-// An operator with fresh.NewManager sends the requests of one with ctrl.NewManager, and those with which its mapper stays
-// up to date. With -requests FILE, the table of them is written.
+// An operator with fresh.NewManager sends the requests of one with ctrl.NewManager, and those with which its mapper
+// stays up to date. With -requests FILE, the table of them is written.
 func TestRequestsOfAnHour(t *testing.T) {
-	page := "# Requests of an operator in an hour\n\nFor people who want to know what `fresh.NewManager` costs an API server. " +
-		"Written by `hack/bench.sh`.\n\nThe operator has informers for 30 kinds, on a server with 100 API groups on which nothing changes. " +
-		"Every ten seconds it looks up\neach kind without a version, reads an object of each from its cache, and one from the server. " +
-		"The hour begins when all informers\nhave synced. Watches end after 5 to 10 minutes, at random, and are sent again.\n\n" +
-		"| manager | discovery, with a document | discovery, 304 | lists | watches | gets |\n| --- | ---: | ---: | ---: | ---: | ---: |\n"
+	page := `# Requests of an operator in an hour
+
+For people who want to know what fresh.NewManager costs an API server. Written by hack/bench.sh.
+
+The operator has informers for 30 kinds, on a server with 100 API groups on which nothing changes. Every ten seconds
+it looks up each kind without a version, reads an object of each from its cache, and one from the server. The hour
+begins when all informers have synced. Watches end after 5 to 10 minutes, at random, and are sent again.
+
+| manager | discovery, with a document | discovery, 304 | lists | watches | gets |
+| --- | ---: | ---: | ---: | ---: | ---: |
+`
 	counts := map[string]map[string]int{}
 	all := operators()
-	for _, name := range []string{"ctrl.NewManager", "fresh.NewManager", "fresh.NewManager, RefreshInterval of 10 minutes", "fresh.NewManager, WatchAPIs"} {
+	for _, name := range []string{"ctrl.NewManager", "fresh.NewManager",
+		"fresh.NewManager, RefreshInterval of 10 minutes", "fresh.NewManager, WatchAPIs"} {
 		count := map[string]int{}
 		for _, r := range hourOf(t, all[name]) {
 			what := r.Verb
@@ -166,12 +177,16 @@ func TestRequestsOfAnHour(t *testing.T) {
 			count[what]++
 		}
 		counts[name] = count
-		page += fmt.Sprintf("| %s | %d | %d | %d | %d | %d |\n", name, count["document"], count["304"], count["list"], count["watch"], count["get"])
+		page += fmt.Sprintf("| %s | %d | %d | %d | %d | %d |\n", name, count["document"], count["304"], count["list"],
+			count["watch"], count["get"])
 	}
-	page += "\nMost of what `fresh.NewManager` adds are answers 304, without a body: once in 30 seconds (`MaxAge`) the mapper asks whether the two\n" +
-		"discovery documents have changed.\n"
+	page += `
+What fresh.NewManager adds are answers 304, without a body: once in 30 seconds (MaxAge) the mapper asks whether the two
+discovery documents have changed.
+`
 	stock, ours := counts["ctrl.NewManager"], counts["fresh.NewManager"]
-	if ours["list"] > stock["list"] || ours["get"] > stock["get"] || ours["watch"] > 2*stock["watch"] || ours["document"] > stock["document"] {
+	if ours["list"] > stock["list"] || ours["get"] > stock["get"] || ours["watch"] > 2*stock["watch"] ||
+		ours["document"] > stock["document"] {
 		t.Errorf("fresh.NewManager: %v, ctrl.NewManager: %v", ours, stock)
 	}
 	t.Log("\n" + page)

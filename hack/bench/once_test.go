@@ -101,7 +101,8 @@ func BenchmarkOnceLatency(b *testing.B) {
 			time.Sleep(50 * time.Millisecond) // those hits that have waited are made now, and others
 			done <- errors.Join(first, miss(mapper, absent))
 		}()
-		b.ReportMetric(p99OfHits(b, e, mapper, 1250*time.Millisecond), "busy-p99-ns") // two discoveries of two requests, and the pause
+		// two discoveries of two requests, and the pause
+		b.ReportMetric(p99OfHits(b, e, mapper, 1250*time.Millisecond), "busy-p99-ns")
 		must(b, <-done)
 		b.ReportMetric(0, "ns/op")
 	})
@@ -169,8 +170,8 @@ func BenchmarkOnceFleet(b *testing.B) {
 }
 
 // BenchmarkOnceClusters: one process with a mapper for each of many clusters of 300 groups, 80 % of them equal: the
-// clusters (each fifth has 60 groups of its own), or the groups (each cluster has 60 of its own). Clusters are read by
-// two goroutines. The other mappers are made for 20 clusters.
+// clusters (each fifth has 60 groups of its own), or the groups (each cluster has 60 of its own). Clusters are read
+// by two goroutines. The other mappers are made for 20 clusters.
 func BenchmarkOnceClusters(b *testing.B) {
 	const groups, own, batch = 300, 60, 20 // more servers at once would take more memory than all mappers
 	for equal, each := range map[string]int{"clusters": 5, "groups": 1} {
@@ -246,9 +247,11 @@ func serve(b *testing.B, count int) (*fakeapi.Server, *rest.Config) {
 
 // move makes Things namespaced or not.
 func move(server *fakeapi.Server, count int, namespaced bool) {
-	server.Put(fakeapi.Group{Name: thing.Group, Versions: []fakeapi.Version{{Name: thing.Version, Resources: []fakeapi.Resource{
-		{Name: "things", Singular: "thing", Kind: thing.Kind, Namespaced: namespaced, Objects: things(count, namespaced)},
-	}}}})
+	server.Put(fakeapi.Group{Name: thing.Group,
+		Versions: []fakeapi.Version{{Name: thing.Version, Resources: []fakeapi.Resource{
+			{Name: "things", Singular: "thing", Kind: thing.Kind, Namespaced: namespaced,
+				Objects: things(count, namespaced)},
+		}}}})
 }
 
 // things are objects, in ten namespaces or in none. Their UIDs say where.
@@ -299,9 +302,9 @@ func metadataOf(of gvk) *metav1.PartialObjectMetadata {
 	return obj
 }
 
-// BenchmarkOnceGets: a Get of one object and a List of 100, of each representation: from a cache, through a client that
-// reads from that cache, and through one that reads from the server over a loopback connection. "floor" is stock's cache in a
-// wrapper that only forwards. All take turns, and the best of five rounds counts.
+// BenchmarkOnceGets: a Get of one object and a List of 100, of each representation: from a cache, through a client
+// that reads from that cache, and through one that reads from the server over a loopback connection. "floor" is
+// stock's cache in a wrapper that only forwards. All take turns, and the best of five rounds counts.
 func BenchmarkOnceGets(b *testing.B) {
 	_, cfg := serve(b, 100)
 	readers := map[string]map[string]client.Reader{} // by mapper, and by what a metric is called
@@ -309,7 +312,8 @@ func BenchmarkOnceGets(b *testing.B) {
 		cached := w.started(b, cfg, cache.Options{})
 		live, err := w.newClient(cfg, client.Options{})
 		must(b, err)
-		through, err := w.newClient(cfg, client.Options{Cache: &client.CacheOptions{Reader: cached, Unstructured: true}})
+		through, err := w.newClient(cfg,
+			client.Options{Cache: &client.CacheOptions{Reader: cached, Unstructured: true}})
 		must(b, err)
 		readers[w.name] = map[string]client.Reader{"cached": cached, "client": through, "live": live}
 		if w.name == "stock" {
@@ -427,13 +431,14 @@ func BenchmarkOnceKinds(b *testing.B) {
 	}
 }
 
-// BenchmarkOnceStart: a manager for 100 kinds with one object each, from its constructor until all informers have synced. All
-// take turns, and the best of seven rounds counts.
+// BenchmarkOnceStart: a manager for 100 kinds with one object each, from its constructor until all informers have
+// synced. All take turns, and the best of seven rounds counts.
 func BenchmarkOnceStart(b *testing.B) {
 	_, cfg := serve(b, 1)
 	managers := map[string]func(*rest.Config, manager.Options) (manager.Manager, error){"fork": ctrl.NewManager}
 	if !*forked {
-		managers = map[string]func(*rest.Config, manager.Options) (manager.Manager, error){"stock": ctrl.NewManager, "ours": fresh.NewManager}
+		managers = map[string]func(*rest.Config, manager.Options) (manager.Manager, error){"stock": ctrl.NewManager,
+			"ours": fresh.NewManager}
 	}
 	best := map[string]time.Duration{}
 	for range 7 {
@@ -452,7 +457,8 @@ func BenchmarkOnceStart(b *testing.B) {
 	}
 }
 
-func startOf(b *testing.B, cfg *rest.Config, newManager func(*rest.Config, manager.Options) (manager.Manager, error)) time.Duration {
+func startOf(b *testing.B, cfg *rest.Config, newManager func(*rest.Config, manager.Options) (manager.Manager,
+	error)) time.Duration {
 	runtime.GC()
 	begun := time.Now()
 	mgr, err := newManager(cfg, manager.Options{Metrics: server.Options{BindAddress: "0"}})
@@ -485,9 +491,9 @@ func (c *counted) OnAdd(any, bool)   { c.adds.Add(1) }
 func (c *counted) OnUpdate(any, any) {}
 func (c *counted) OnDelete(any)      { c.deletes.Add(1) }
 
-// BenchmarkOnceMove: 10,000 objects whose kind becomes cluster-scoped, with one handler. Ours is measured from when the mapper
-// learns of it until the handler was told of all that went and came; stock, which never would, from a restart until its
-// handler has all. The peak is over the heap with all objects in the cache.
+// BenchmarkOnceMove: 10,000 objects whose kind becomes cluster-scoped, with one handler. Ours is measured from when
+// the mapper learns of it until the handler was told of all that went and came; stock, which never would, from a
+// restart until its handler has all. The peak is over the heap with all objects in the cache.
 func BenchmarkOnceMove(b *testing.B) {
 	const count = 10_000
 	for _, w := range ways() {
@@ -538,21 +544,22 @@ func BenchmarkOnceMove(b *testing.B) {
 }
 
 // BenchmarkOnceReplay: the discovery requests and bytes of the first round and of all others, the heap that a round's
-// clients take together without their connections, and the time of all rounds. In each round it makes a client for each
-// object, in turn of each cluster, reads the object with it, and keeps the clients until the end of the round: on
-// stock, on stock with mappers from a Fleet, and, built on the fork, without a change.
+// clients take together without their connections, and the time of all rounds. In each round it makes a client for
+// each object, in turn of each cluster, reads the object with it, and keeps the clients until the end of the round:
+// on stock, on stock with mappers from a Fleet, and, built on the fork, without a change.
 func BenchmarkOnceReplay(b *testing.B) {
 	fleet := fleet.New(apiutil.DynamicRESTMapperOptions{})
 	plain := func(cfg *rest.Config) (client.Client, error) { return client.New(cfg, client.Options{}) }
 	ways := map[string]func(cfg *rest.Config) (client.Client, error){"fork": plain}
 	if !*forked {
-		ways = map[string]func(cfg *rest.Config) (client.Client, error){"stock": plain, "provider": func(cfg *rest.Config) (client.Client, error) {
-			httpClient, err := rest.HTTPClientFor(cfg)
-			must(b, err)
-			mapper, err := fleet.For(cfg.Host, cfg, httpClient)
-			must(b, err)
-			return client.New(cfg, client.Options{HTTPClient: httpClient, Mapper: mapper})
-		}}
+		ways = map[string]func(cfg *rest.Config) (client.Client, error){"stock": plain,
+			"provider": func(cfg *rest.Config) (client.Client, error) {
+				httpClient, err := rest.HTTPClientFor(cfg)
+				must(b, err)
+				mapper, err := fleet.For(cfg.Host, cfg, httpClient)
+				must(b, err)
+				return client.New(cfg, client.Options{HTTPClient: httpClient, Mapper: mapper})
+			}}
 	}
 	for _, r := range []struct {
 		of                              string
@@ -574,9 +581,11 @@ func BenchmarkOnceReplay(b *testing.B) {
 				for round := range r.rounds {
 					clients, start := make([]client.Client, r.objects), time.Now()
 					for i := range clients {
-						c, err := newClient(&rest.Config{Host: listeners[i%r.clusters].URL, BearerToken: "operator", QPS: -1})
+						c, err := newClient(&rest.Config{Host: listeners[i%r.clusters].URL, BearerToken: "operator",
+							QPS: -1})
 						must(b, err)
-						must(b, c.Get(b.Context(), client.ObjectKey{Namespace: fmt.Sprint("ns", i%10), Name: fmt.Sprint("thing", i)}, metadataOf(kind)))
+						must(b, c.Get(b.Context(), client.ObjectKey{Namespace: fmt.Sprint("ns", i%10),
+							Name: fmt.Sprint("thing", i)}, metadataOf(kind)))
 						clients[i] = c
 					}
 					took += time.Since(start)

@@ -54,6 +54,7 @@ var stockRows = []stockRow{
 	{"late-crd-named-version", lateCRDNamedVersion},
 	{"new-version-named", newVersionNamed},
 	{"late-crd-unknown-group", lateCRDUnknownGroup},
+	{"new-kind-unnamed", newKindUnnamed},
 	{"unknown-group-lookup-recovers", unknownGroupLookupRecovers},
 	{"named-version-recovers-unnamed", namedVersionRecoversUnnamed},
 	{"miss-drops-removed-version", missDropsRemovedVersion},
@@ -334,6 +335,17 @@ func lateCRDUnknownGroup(s *stock) {
 	s.found(mapper, kind)
 }
 
+// A lookup without a version that finds nothing in a known group reads its known versions again, and so finds a kind that is new
+// in one of them.
+func newKindUnnamed(s *stock) {
+	mapper, gadget := s.mapper(), s.kind("Gadget", "v1")
+	s.install(s.kind("Widget", "v1"))
+	s.found(mapper, s.kind("Widget", "v1"))
+	s.noMatch(mapper, gadget)
+	s.install(gadget)
+	s.found(mapper, gadget)
+}
+
 // knownGroup installs Widget in v1, has a mapper read its group, and then installs Gadget, in v2 alone.
 func knownGroup(s *stock) (mapper meta.RESTMapper, gadget Kind) {
 	mapper, gadget = s.mapper(), s.kind("Gadget", "v2")
@@ -421,6 +433,14 @@ func missDropsRemovedVersion(s *stock) {
 	s.noMatch(mapper, s.kind("Absent", "v1"), "v1")
 	s.noMatch(mapper, kind, "v1")
 	s.noMatch(mapper, kind)
+
+	other := s.mapper()
+	again := s.kind("Second", "v1")
+	s.install(again)
+	s.found(other, again, "v1")
+	s.uninstall(again)
+	s.noMatch(other, s.kind("Absent", "v1")) // a lookup without a version does the same
+	s.noMatch(other, again, "v1")
 }
 
 func scopeChangeMapper(s *stock) {
