@@ -75,12 +75,21 @@ func faultCases() []faultCase {
 		{name: "{}", fault: fakeapi.EmptyObject()},
 		{name: "login page", fault: fakeapi.LoginPage()},
 		{name: "304 nobody asked for", fault: fakeapi.Unexpected304(), match: unconditional, reach: hidesSome},
-		{name: "304 nobody asked for, with a body", fault: answering(304, "", errors.New("was read")), match: unconditional, reach: hidesSome, brief: true},
+		{
+			name: "304 nobody asked for, with a body", fault: answering(304, "", errors.New("was read")),
+			match: unconditional, reach: hidesSome, brief: true,
+		},
 		{name: "101, whose body is the connection", fault: answering(101, "", errors.New("was read")), brief: true},
 		{name: "over the limit", fault: fakeapi.Huge(1 << 20)},
 		{name: "redirect to another host", fault: fakeapi.Redirect("http://elsewhere.invalid/apis")},
-		{name: "redirect of /apis to another host", fault: fakeapi.Redirect("//elsewhere.invalid/apis"), match: fakeapi.At("/apis"), reach: hidesSome},
-		{name: "redirect of /apis to another port", fault: fakeapi.Redirect("http://fake.invalid:81/apis"), match: fakeapi.At("/apis"), reach: hidesSome},
+		{
+			name: "redirect of /apis to another host", fault: fakeapi.Redirect("//elsewhere.invalid/apis"),
+			match: fakeapi.At("/apis"), reach: hidesSome,
+		},
+		{
+			name: "redirect of /apis to another port", fault: fakeapi.Redirect("http://fake.invalid:81/apis"),
+			match: fakeapi.At("/apis"), reach: hidesSome,
+		},
 		{name: "redirect of /apis on the host", fault: moved(), match: notMoved, reach: hidesNone},
 		{name: "empty group list", fault: fakeapi.EmptyGroupList(), match: roots, reach: hidesSome},
 		{name: "null group list", fault: fakeapi.NullItems(), match: roots, reach: hidesSome},
@@ -88,7 +97,10 @@ func faultCases() []faultCase {
 	}
 	for _, length := range []int{970, 5000, 17 << 10} {
 		fault := fakeapi.Text(403, asStatus(strings.Repeat("no ", length/3)))
-		cases = append(cases, faultCase{name: fmt.Sprintf("403 with %d bytes", length), fault: fault, typed: apierrors.IsForbidden, brief: true})
+		cases = append(
+			cases,
+			faultCase{name: fmt.Sprintf("403 with %d bytes", length), fault: fault, typed: apierrors.IsForbidden, brief: true},
+		)
 	}
 	for name, fault := range notFounds() {
 		cases = append(cases, faultCase{name: "404, " + name, fault: fault, brief: true})
@@ -97,7 +109,8 @@ func faultCases() []faultCase {
 		cases = append(cases, faultCase{name: "a transport's own " + name, fault: answering(0, "", own), brief: true},
 			faultCase{name: "a body's own " + name, fault: answering(200, "", own), brief: true})
 	}
-	for _, body := range []string{"404 page not found\n", `{"kind":"Status","apiVersion":"v1","code":404}`} { // however much was read of it
+	// however much was read of it
+	for _, body := range []string{"404 page not found\n", `{"kind":"Status","apiVersion":"v1","code":404}`} {
 		cases = append(cases, faultCase{name: "404 that breaks off after " + body[:6], fault: answering(404, body, io.ErrUnexpectedEOF), is: io.ErrUnexpectedEOF, brief: true})
 	}
 	return cases
@@ -110,7 +123,9 @@ func answering(code int, body string, err error) fakeapi.Fault {
 			return nil, err
 		}
 		broken := io.MultiReader(strings.NewReader(body), iotest.ErrReader(err))
-		return &http.Response{StatusCode: code, Header: http.Header{}, ProtoMajor: 1, ContentLength: -1, Body: io.NopCloser(broken)}, nil
+		return &http.Response{
+			StatusCode: code, Header: http.Header{}, ProtoMajor: 1, ContentLength: -1, Body: io.NopCloser(broken),
+		}, nil
 	})
 }
 
@@ -125,8 +140,9 @@ func ownErrors() map[string]error {
 	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "token")
 	return map[string]error{
 		"NotFound": notFound, "NotFound, joined": errors.Join(errors.New("a"), fmt.Errorf("x: %w", notFound)),
-		"type of error": fmt.Errorf("y: %w", ownStatus{notFound.ErrStatus}),
-		"NoMatch":       &meta.NoKindMatchError{}, "NoMatch, joined": errors.Join(errors.New("a"), &meta.NoResourceMatchError{}),
+		"type of error":   fmt.Errorf("y: %w", ownStatus{notFound.ErrStatus}),
+		"NoMatch":         &meta.NoKindMatchError{},
+		"NoMatch, joined": errors.Join(errors.New("a"), &meta.NoResourceMatchError{}),
 	}
 }
 
@@ -134,7 +150,10 @@ func unconditional(req *http.Request) bool { return req.Header.Get("If-None-Matc
 
 func moved() fakeapi.Fault {
 	return fakeapi.Func("moved", func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusFound, Body: http.NoBody, Header: http.Header{"Location": {"http://fake.invalid/apis?moved"}}}, nil
+		return &http.Response{
+			StatusCode: http.StatusFound, Body: http.NoBody,
+			Header: http.Header{"Location": {"http://fake.invalid/apis?moved"}},
+		}, nil
 	})
 }
 
@@ -161,7 +180,8 @@ func TestFaultIsNeverNoMatch(t *testing.T) {
 					defer time.Sleep(time.Minute) // reads that nobody waits for end by their timeouts
 					for _, stage := range []string{"at first use", "after warm-up", "after Reset"} {
 						for i, form := range lookupForms(faultKnown) {
-							if strings.Contains(form.name, "sFor ") && stage != "after warm-up" || fc.brief && !strings.HasPrefix(form.name, "RESTMapping ") {
+							if strings.Contains(form.name, "sFor ") && stage != "after warm-up" || fc.brief &&
+								!strings.HasPrefix(form.name, "RESTMapping ") {
 								continue
 							}
 							wanted := []schema.GroupVersionKind{faultNewKind, faultNewGroup, faultAbsent}
@@ -172,7 +192,9 @@ func TestFaultIsNeverNoMatch(t *testing.T) {
 								wanted = wanted[:1]
 							}
 							for _, kind := range wanted {
-								f := &faultPlay{faultCase: fc, stage: stage, known: form, form: lookupForms(kind)[i], served: kind != faultAbsent}
+								f := &faultPlay{
+									faultCase: fc, stage: stage, known: form, form: lookupForms(kind)[i], served: kind != faultAbsent,
+								}
 								f.play(t, forms)
 							}
 						}
@@ -201,7 +223,9 @@ func (f *faultPlay) play(t *testing.T, forms fakeapi.Forms) {
 		fakeGroup("example.com", fakeVersion("v1", "Known"), fakeVersion("v1alpha1", "Other")),
 	)
 	f.server.SetForms(forms)
-	f.mapper = newMapper(t, f.server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 5 * time.Second, MaxResponseBytes: 64 << 10})
+	f.mapper = newMapper(
+		t, f.server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 5 * time.Second, MaxResponseBytes: 64 << 10},
+	)
 	if f.stage != "at first use" {
 		lookupForms(faultKnown)[0].wantAnswer(t, f.mapper, "warming up") // in any group, which reads all
 	}
@@ -220,9 +244,10 @@ func (f *faultPlay) play(t *testing.T, forms fakeapi.Forms) {
 	start := time.Now()
 	answer, err := f.form.ask(context.Background(), f.mapper)
 	if took := time.Since(start); f.later > 0 && f.stage != "at first use" && took > 0 {
-		t.Errorf("%s, %s: took %v; want no wait, others wait for the same request: client-go would sleep inside of it", f.form.name, f.stage, took)
+		t.Errorf("%s, %s: took %v; want no wait, others wait for the same request: client-go would sleep inside of it",
+			f.form.name, f.stage, took)
 	}
-	f.judge(t, answer, err)
+	f.check(t, answer, err)
 	f.wantKnown(t)
 	heal()
 	if f.served {
@@ -247,8 +272,8 @@ func (f *faultPlay) wantKnown(t *testing.T) {
 	}
 }
 
-// judge looks at what the lookup of what the mapper cannot know found during the fault.
-func (f *faultPlay) judge(t *testing.T, answer string, err error) {
+// check checks what a lookup of something that the mapper cannot know has found during the fault.
+func (f *faultPlay) check(t *testing.T, answer string, err error) {
 	t.Helper()
 	form, noMatch := f.form, meta.IsNoMatchError(err)
 	for _, r := range f.server.Requests() { // client-go's transport would send the credentials along
@@ -260,7 +285,9 @@ func (f *faultPlay) judge(t *testing.T, answer string, err error) {
 	case f.reach != hidesAll && (err == nil && f.served && answer == form.want || noMatch && !f.served):
 		return
 	case err == nil, noMatch, f.reach == hidesNone, form.what == "singular" && answer != form.subject:
-		t.Errorf("%s, %s, of a kind that is served: %t; got %q, %v; want an error that is no NoMatch, or the truth where that gets past the fault", form.name, f.stage, f.served, answer, err)
+		t.Errorf("%s, %s, of a kind that is served: %t; got %q, %v; want an error that is no NoMatch, or the truth "+
+			"where that gets past the fault",
+			form.name, f.stage, f.served, answer, err)
 		return
 	}
 	for _, want := range []string{"/api", form.group, form.version} {
@@ -275,10 +302,14 @@ func (f *faultPlay) judge(t *testing.T, answer string, err error) {
 		t.Errorf("%s, %s: want no token %s in it, and no apierrors.IsNotFound: %v", form.name, f.stage, fakeapi.Token, err)
 	}
 	if typed := f.typed == nil || f.typed(err); !typed || len(err.Error()) > 5000 {
-		t.Errorf("%s, %s: has the type of its code: %t; want that, and 5000 bytes at most, which is 1000 for each of four reads and the rest, of: %v", form.name, f.stage, typed, err)
+		t.Errorf("%s, %s: has the type of its code: %t; want that, and 5000 bytes at most, which is 1000 for each of "+
+			"four reads and the rest, of: %v",
+			form.name, f.stage, typed, err)
 	}
-	if seconds, said := apierrors.SuggestsClientDelay(err); seconds != f.later || said != (f.later > 0) || said && !strings.Contains(err.Error(), fmt.Sprintf("%d seconds", f.later)) {
-		t.Errorf("%s, %s: says to come back after %d seconds (%t), the server said %d: %v", form.name, f.stage, seconds, said, f.later, err)
+	if seconds, said := apierrors.SuggestsClientDelay(err); seconds != f.later || said != (f.later > 0) || said &&
+		!strings.Contains(err.Error(), fmt.Sprintf("%d seconds", f.later)) {
+		t.Errorf("%s, %s: says to come back after %d seconds (%t), the server said %d: %v",
+			form.name, f.stage, seconds, said, f.later, err)
 	}
 	if f.is != nil && f.stage == "at first use" && !errors.Is(err, f.is) {
 		t.Errorf("%s, %s: errors.Is does not find %q in: %v", form.name, f.stage, f.is, err)
@@ -286,7 +317,7 @@ func (f *faultPlay) judge(t *testing.T, answer string, err error) {
 	var failed *apiutil.ErrResourceDiscoveryFailed
 	if gv := (schema.GroupVersion{Group: form.group, Version: form.version}); f.stage == "after warm-up" && gv.Version != "" &&
 		(!errors.As(err, &failed) || (*failed)[gv] == nil || !strings.Contains(err.Error(), "/apis/"+gv.String())) {
-		t.Errorf("%s, %s: not said of which version: %v", form.name, f.stage, err)
+		t.Errorf("%s, %s: it does not name the version: %v", form.name, f.stage, err)
 	}
 }
 
@@ -300,20 +331,22 @@ func notFounds() map[string]fakeapi.Fault {
 	const page = "<!DOCTYPE html>\n<title>404</title>"
 	status := asStatus("the server could not find the requested resource")
 	return map[string]fakeapi.Fault{
-		"an empty body":             fakeapi.Empty(404),
-		"blanks":                    fakeapi.Text(404, " \r\n\t\n"),
-		"a page":                    fakeapi.StatusText(404),
-		"a page with a charset":     asBody("Text/HTML; charset=utf-8", page),
-		"a page that says JSON":     asBody("application/json", page),
-		"default backend - 404":     fakeapi.Text(404, "default backend - 404"),
-		"the text and more":         fakeapi.Text(404, "404 page not found: no route to /apis/example.com"),
-		"no route, JSON":            asBody("application/json", `{"message":"no Route matched with those values"}`),
-		"an empty object":           asBody("application/json", "{}"),
-		"a string":                  asBody("application/json", `"404 page not found"`),
-		"another kind":              asBody("application/json", strings.Replace(status, `"Status"`, `"Error"`, 1)),
-		"half a Status":             asBody("application/json", status[:len(status)/2]),
-		"a Status, then a page":     asBody("application/json", status+"<html></html>"),
-		"a list where none can be":  asBody("application/json", `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[]}`),
+		"an empty body":         fakeapi.Empty(404),
+		"blanks":                fakeapi.Text(404, " \r\n\t\n"),
+		"a page":                fakeapi.StatusText(404),
+		"a page with a charset": asBody("Text/HTML; charset=utf-8", page),
+		"a page that says JSON": asBody("application/json", page),
+		"default backend - 404": fakeapi.Text(404, "default backend - 404"),
+		"the text and more":     fakeapi.Text(404, "404 page not found: no route to /apis/example.com"),
+		"no route, JSON":        asBody("application/json", `{"message":"no Route matched with those values"}`),
+		"an empty object":       asBody("application/json", "{}"),
+		"a string":              asBody("application/json", `"404 page not found"`),
+		"another kind":          asBody("application/json", strings.Replace(status, `"Status"`, `"Error"`, 1)),
+		"half a Status":         asBody("application/json", status[:len(status)/2]),
+		"a Status, then a page": asBody("application/json", status+"<html></html>"),
+		"a list where none can be": asBody(
+			"application/json", `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[]}`,
+		),
 		"protobuf without a Status": asBody("application/vnd.kubernetes.protobuf", "k8s\x00"),
 	}
 }
@@ -375,7 +408,9 @@ func TestTheServerSaysAbsent(t *testing.T) {
 	for name, fault := range absences() {
 		t.Run(name, func(t *testing.T) {
 			eachServer(t, func(t *testing.T, _ *fakeapi.Server) {
-				for _, whose := range []fakeapi.AuditIDs{fakeapi.AuditAll, fakeapi.AuditTwice, fakeapi.AuditNone, fakeapi.AuditSuccesses} {
+				for _, whose := range []fakeapi.AuditIDs{
+					fakeapi.AuditAll, fakeapi.AuditTwice, fakeapi.AuditNone, fakeapi.AuditSuccesses,
+				} {
 					forms := bothModes[modeOf(t)]
 					forms.AuditIDs = whose
 					server := newServer(forms)
@@ -392,7 +427,8 @@ func TestTheServerSaysAbsent(t *testing.T) {
 						continue
 					}
 					wantServed(t, m, fooKind, barKind)
-					if err := miss(m, fooKind.Group, "v1"); err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), "a proxy or a gateway has answered") {
+					if err := miss(m, fooKind.Group, "v1"); err == nil || meta.IsNoMatchError(err) ||
+						!strings.Contains(err.Error(), "a proxy or a gateway has answered") {
 						t.Errorf("Audit-Ids %v, a kind that was never served: %v; want an error that says who has answered", whose, err)
 					}
 				}

@@ -89,8 +89,9 @@ func ExampleDynamicRESTMapper_Reset() {
 	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
 	fmt.Println(must(mapper.RESTMapping(widget)).Scope.Name())
 
-	server.Put(fakeGroup("example.com", fakeVersion("v1", "Widget:cluster"))) // the CRD was deleted, and came back cluster-scoped
-	meta.MaybeResetRESTMapper(mapper)                                         // or mapper.Reset()
+	// the CRD was deleted, and came back cluster-scoped
+	server.Put(fakeGroup("example.com", fakeVersion("v1", "Widget:cluster")))
+	meta.MaybeResetRESTMapper(mapper) // or mapper.Reset()
 	fmt.Println(must(mapper.RESTMapping(widget)).Scope.Name())
 
 	// Output:

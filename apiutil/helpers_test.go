@@ -130,7 +130,7 @@ func startMapper(t *testing.T, m *apiutil.DynamicRESTMapper) (stop func()) {
 	}
 }
 
-// A testLog keeps what a logger is told.
+// A testLog keeps the lines of a logger.
 type testLog struct {
 	mu    sync.Mutex
 	lines []string
@@ -185,7 +185,9 @@ type through func(*http.Request) (*http.Response, error)
 
 func (f through) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-func newMapperThrough(t *testing.T, server *fakeapi.Server, transport http.RoundTripper, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
+func newMapperThrough(
+	t *testing.T, server *fakeapi.Server, transport http.RoundTripper, opts apiutil.DynamicRESTMapperOptions,
+) *apiutil.DynamicRESTMapper {
 	t.Helper()
 	m, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), &http.Client{Transport: transport}, opts)
 	if err != nil {
@@ -212,7 +214,9 @@ func fakeVersion(name string, kinds ...string) fakeapi.Version {
 		kind, cluster := strings.CutSuffix(kind, ":cluster")
 		kind, short, _ := strings.Cut(kind, "~")
 		singular := strings.ToLower(kind)
-		r := fakeapi.Resource{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: !cluster, Subresources: []string{"status"}}
+		r := fakeapi.Resource{
+			Name: singular + "s", Singular: singular, Kind: kind, Namespaced: !cluster, Subresources: []string{"status"},
+		}
 		if short != "" {
 			r.ShortNames = []string{short}
 		}
@@ -222,7 +226,9 @@ func fakeVersion(name string, kinds ...string) fakeapi.Version {
 }
 
 // lookup asks for a kind or resource in the way that what names. A lookup by resource takes one version at most.
-func lookup(ctx context.Context, m *apiutil.DynamicRESTMapper, what, group, name string, versions ...string) (string, error) {
+func lookup(
+	ctx context.Context, m *apiutil.DynamicRESTMapper, what, group, name string, versions ...string,
+) (string, error) {
 	gk := schema.GroupKind{Group: group, Kind: name}
 	gvr := schema.GroupVersionResource{Group: group, Version: strings.Join(versions, ","), Resource: name}
 	switch what {

@@ -26,8 +26,8 @@ import (
 
 // Replicas of an operator, each with an interval and watches, send their server at most 2 requests
 // each, on the average, in any second, whatever happens to it; and at most 0.6 in any tenth of one,
-// because they do not act in step. Refused ones count. Nobody is told that a kind is absent which
-// is served all the time. hack/proof runs it with FRESHMAPPER_HERD=500 replicas.
+// because they do not act in step. Refused ones count. No lookup of a kind that is served all
+// the time returns NoMatch. hack/proof runs it with FRESHMAPPER_HERD=500 replicas.
 func TestHerd(t *testing.T) {
 	replicas, chance := 50, 1.0 // which few replicas show more of; those that act in step exceed it at once
 	if n, err := strconv.Atoi(os.Getenv("FRESHMAPPER_HERD")); err == nil {
@@ -49,8 +49,10 @@ func TestHerd(t *testing.T) {
 			serve(s.server, newKind)
 			s.restart(10*time.Second, 5*time.Second)
 		},
-		"the server is down for 1 s, and boots for 0.5 s": func(s *herdServer) { s.restart(time.Second, 500*time.Millisecond) },
-		"all connections are cut":                         func(s *herdServer) { s.restart(0, 0) },
+		"the server is down for 1 s, and boots for 0.5 s": func(s *herdServer) {
+			s.restart(time.Second, 500*time.Millisecond)
+		},
+		"all connections are cut": func(s *herdServer) { s.restart(0, 0) },
 		"two servers serve more, one a minute after the other": func(s *herdServer) {
 			for _, server := range []*herdServer{s.other, s} {
 				server.upgrade(10 * time.Second)
@@ -67,7 +69,9 @@ func TestHerd(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				var running sync.WaitGroup
 				for range replicas {
-					m := newMapperThrough(t, s.server, s, apiutil.DynamicRESTMapperOptions{RefreshInterval: 30 * time.Second, WatchAPIs: true})
+					m := newMapperThrough(
+						t, s.server, s, apiutil.DynamicRESTMapperOptions{RefreshInterval: 30 * time.Second, WatchAPIs: true},
+					)
 					running.Go(func() {
 						time.Sleep(rand.N(30 * time.Second))
 						running.Go(func() { _ = m.Start(ctx) })
@@ -86,13 +90,15 @@ func TestHerd(t *testing.T) {
 					peak := float64(most(s.requests, window)) / float64(replicas)
 					t.Logf("at most %.3f requests a replica in %v", peak, window)
 					if peak > limit+chance {
-						t.Errorf("in one window of %v each of %d replicas has sent %.3f requests, on the average; want at most %.3f, so that they do not flood the server",
+						t.Errorf("in one window of %v each of %d replicas has sent %.3f requests, on the average; "+
+							"want at most %.3f, so that they do not flood the server",
 							window, replicas, peak, limit+chance)
 					}
 				}
-				t.Logf("%d lookups, of which %d said NoMatch and %d failed", s.lookups.Load(), s.wrong.Load(), s.failed.Load())
+				t.Logf("%d lookups, of which %d returned NoMatch and %d failed", s.lookups.Load(), s.wrong.Load(), s.failed.Load())
 				if s.wrong.Load() > 0 || s.failed.Load() > 0 {
-					t.Errorf("of %d lookups of what is served all the time %d said NoMatch and %d failed", s.lookups.Load(), s.wrong.Load(), s.failed.Load())
+					t.Errorf("of %d lookups of what is served all the time %d returned NoMatch and %d failed",
+						s.lookups.Load(), s.wrong.Load(), s.failed.Load())
 				}
 			})
 		})

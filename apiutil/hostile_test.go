@@ -65,7 +65,10 @@ func TestWhatExceedsABoundIsAnError(t *testing.T) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		readAll(t, m)
 		for _, gk := range []schema.GroupKind{
-			fooKind.GroupKind(), otherKind.GroupKind(), {Group: "kind.example.com", Kind: "Fine"}, {Group: "version.example.com", Kind: "Short"},
+			fooKind.GroupKind(),
+			otherKind.GroupKind(),
+			{Group: "kind.example.com", Kind: "Fine"},
+			{Group: "version.example.com", Kind: "Short"},
 			{Group: "many.example.com", Kind: "Many1"}, {Group: "many.example.com", Kind: "Many64"},
 		} {
 			if _, err := m.RESTMapping(gk); err != nil {
@@ -73,15 +76,20 @@ func TestWhatExceedsABoundIsAnError(t *testing.T) {
 			}
 		}
 		for group, bound := range map[string]string{
-			"kind.example.com": tooLong, "plural.example.com": tooLong, "version.example.com": tooLong, "control.example.com": "can't be printed",
-			"many.example.com": "more than 64 versions", "": "",
+			"kind.example.com":    tooLong,
+			"plural.example.com":  tooLong,
+			"version.example.com": tooLong,
+			"control.example.com": "can't be printed",
+			"many.example.com":    "more than 64 versions", "": "",
 		} {
 			_, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: "Absent"})
 			if group == "" {
 				_, err = m.KindFor(schema.GroupVersionResource{Resource: "absents"}) // in all groups: all of the errors
 			}
-			if text := fmt.Sprint(err); err == nil || meta.IsNoMatchError(err) || !strings.Contains(text, bound) || strings.ContainsAny(text, "\n\x1b") || len(text) > 10_000 {
-				t.Errorf("group %q: got %d bytes: %q; want an error of 10,000 at most, on one line, with %q in it", group, len(text), text, bound)
+			if text := fmt.Sprint(err); err == nil || meta.IsNoMatchError(err) || !strings.Contains(text, bound) ||
+				strings.ContainsAny(text, "\n\x1b") || len(text) > 10_000 {
+				t.Errorf("group %q: got %d bytes: %q; want an error of 10,000 at most, on one line, with %q in it",
+					group, len(text), text, bound)
 			}
 		}
 		wantServed(t, m, schema.GroupVersionKind{Group: "many.example.com", Version: "v70", Kind: "Many70"}, fooKind)
@@ -101,7 +109,8 @@ func TestErrorNamesTenGroupVersions(t *testing.T) {
 	}
 	const want = "g08/v1: failed, g09/v1: failed and 2 more"
 	if text := failed.Error(); !strings.HasSuffix(text, want) || len(failed.Unwrap()) != 12 {
-		t.Errorf("of 12 errors %d can be told apart, and the text is %q; want all, and that it ends in %q", len(failed.Unwrap()), text, want)
+		t.Errorf("of 12 errors %d can be told apart, and the text is %q; want all, and that it ends in %q",
+			len(failed.Unwrap()), text, want)
 	}
 }
 
@@ -119,12 +128,13 @@ func TestBodiesAreBounded(t *testing.T) {
 				if r.BodyBytes > limit+1 {
 					t.Errorf("%s: %d bytes read; want %d at most", r, r.BodyBytes, limit+1)
 				}
-				if r.Path == path && strings.HasPrefix(r.Form, "Huge") && (err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), "MaxResponseBytes")) {
+				if r.Path == path && strings.HasPrefix(r.Form, "Huge") &&
+					(err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), "MaxResponseBytes")) {
 					t.Errorf("a body without end at %s: %v; want an error that names the option", path, err)
 				}
 			}
 			server.ClearFaults()
-			if path != "/api" { // after the first round the mapper knows what there is
+			if path != "/api" { // after the first time the mapper knows what there is
 				wantServed(t, m, fooKind)
 			}
 		}
@@ -136,7 +146,8 @@ func TestBodiesAreBounded(t *testing.T) {
 		err := lookUp(m, lateKind)
 		read := page.Size() - int64(page.Len())
 		if text := fmt.Sprint(err); err == nil || meta.IsNoMatchError(err) || len(text) > 4000 || read > 2*limit {
-			t.Errorf("%d bytes of a long error page were read, for an error of %d: %v; want %d and 4000 at most", read, len(text), err, 2*limit)
+			t.Errorf("%d bytes of a long error page were read, for an error of %d: %v; want %d and 4000 at most",
+				read, len(text), err, 2*limit)
 		}
 	})
 }
@@ -147,10 +158,14 @@ func TestRateLimitOfTheConfigHolds(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
 		cfg := server.Config()
 		cfg.QPS, cfg.Burst = 0.01, 1
-		m := must(apiutil.NewDynamicRESTMapperWithOptions(cfg, server.Client(), apiutil.DynamicRESTMapperOptions{RequestTimeout: time.Minute}))
+		opts := apiutil.DynamicRESTMapperOptions{RequestTimeout: time.Minute}
+		m := must(apiutil.NewDynamicRESTMapperWithOptions(cfg, server.Client(), opts))
 		err := m.Refresh(context.Background())
-		if n, s := len(server.TakeRequests()), m.Status(); err == nil || n != 1 || s.ConsecutiveFailures != 0 || s.LastError != nil {
-			t.Errorf("one request in 100 seconds is allowed, a minute is: %v, %d requests, %+v; want an error, one, and no failure", err, n, s)
+		if n, s := len(server.TakeRequests()), m.Status(); err == nil || n != 1 || s.ConsecutiveFailures != 0 ||
+			s.LastError != nil {
+			t.Errorf("one request in 100 seconds is allowed, a minute is: %v, %d requests, %+v; want an error, one, and no "+
+				"failure",
+				err, n, s)
 		}
 		cfg.QPS = 0.5
 		start := time.Now()
@@ -220,7 +235,10 @@ func TestLongNamesAreNotKept(t *testing.T) {
 		}
 		name, names := strings.Repeat("x", 256<<10), uint64(100)
 		for _, ttl := range []time.Duration{0, time.Hour} {
-			m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{NegativeTTL: ttl, MaxResponseBytes: math.MaxInt64})
+			m := newMapper(
+				t, newServer(fakeapi.Aggregated()),
+				apiutil.DynamicRESTMapperOptions{NegativeTTL: ttl, MaxResponseBytes: math.MaxInt64},
+			)
 			wantServed(t, m, fooKind)
 			keptBefore, madeBefore := memory()
 			for n := range names {
@@ -228,7 +246,8 @@ func TestLongNamesAreNotKept(t *testing.T) {
 			}
 			kept, made := memory()
 			if kept > keptBefore+names*64<<10 || ttl == 0 && made > madeBefore+names*64<<10 {
-				t.Errorf("NegativeTTL %v: %d bytes kept, %d made for %d names of 256 KiB; want 64 KiB for each at most", ttl, int64(kept-keptBefore), made-madeBefore, names)
+				t.Errorf("NegativeTTL %v: %d bytes kept, %d made for %d names of 256 KiB; want 64 KiB for each at most",
+					ttl, int64(kept-keptBefore), made-madeBefore, names)
 			}
 			runtime.KeepAlive(m)
 		}
@@ -264,7 +283,10 @@ func echo(code int, contentType string, say func(sent string) string) fakeapi.Fa
 }
 
 func asStatus(message string) string {
-	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%s,"reason":"Forbidden"}`, must(json.Marshal(message)))
+	return fmt.Sprintf(
+		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%s,"reason":"Forbidden"}`,
+		must(json.Marshal(message)),
+	)
 }
 
 // A caller has credentials, which must not be shown.
@@ -313,9 +335,16 @@ func callers(t *testing.T) map[string]caller {
 		"password":                {configure: func(cfg *rest.Config) { cfg.Username, cfg.Password = user, password }, secrets: basic},
 		"password in the URL":     {configure: func(cfg *rest.Config) { cfg.Host = inURL }, transport: plain, secrets: basic},
 		"password of a transport": {transport: withPassword, secrets: basic},
-		"token of a transport":    {transport: adding("Authorization", "Bearer "+fakeapi.Token), secrets: []string{fakeapi.Token}, opaque: true},
-		"key of a gateway":        {transport: adding("X-Api-Key", "key-of-a-gateway"), secrets: []string{"key-of-a-gateway"}, opaque: true},
-		"cookie of a session":     {transport: adding("Cookie", "a=b; session=cookie-of-a-session"), secrets: []string{"cookie-of-a-session"}, opaque: true},
+		"token of a transport": {
+			transport: adding("Authorization", "Bearer "+fakeapi.Token), secrets: []string{fakeapi.Token}, opaque: true,
+		},
+		"key of a gateway": {
+			transport: adding("X-Api-Key", "key-of-a-gateway"), secrets: []string{"key-of-a-gateway"}, opaque: true,
+		},
+		"cookie of a session": {
+			transport: adding("Cookie", "a=b; session=cookie-of-a-session"), secrets: []string{"cookie-of-a-session"},
+			opaque: true,
+		},
 	}
 }
 
@@ -357,7 +386,7 @@ func echoes() map[string]fakeapi.Fault {
 			}, nil
 		}),
 	}
-	for said, say := range sayings() {
+	for how, say := range sayings() {
 		for form, answer := range map[string]struct {
 			code int
 			kind string
@@ -370,7 +399,7 @@ func echoes() map[string]fakeapi.Fault {
 			"a group-version": {200, jsonType, inJSON(`{"kind":"APIResourceList","groupVersion":%}`)},
 			"a group":         {200, jsonType, inJSON(`{"kind":"APIGroup","name":%}`)},
 		} {
-			faults[form+", "+said] = echo(answer.code, answer.kind, func(sent string) string { return answer.body(say(sent)) })
+			faults[form+", "+how] = echo(answer.code, answer.kind, func(sent string) string { return answer.body(say(sent)) })
 		}
 	}
 	return faults
@@ -385,7 +414,8 @@ func TestErrorsDoNotShowCredentials(t *testing.T) {
 	klog.SetLogger(funcr.New(func(_, args string) { t.Errorf("logged: %s", args) }, funcr.Options{}))
 	for form, fault := range echoes() {
 		for name, caller := range callers(t) {
-			if _, said, repeats := strings.Cut(form, ", "); caller.opaque && (repeats && said != "whole" || form == "a redirect") {
+			_, how, repeats := strings.Cut(form, ", ")
+			if caller.opaque && (repeats && how != "whole" || form == "a redirect") {
 				continue // nobody can tell that this is a secret
 			}
 			t.Run(form+"/"+name, func(t *testing.T) {
@@ -409,7 +439,8 @@ func wantSilence(t *testing.T, m meta.RESTMapper, secrets ...string) {
 	_, anyVersion := m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Absent"})
 	_, anyGroup := m.KindFor(schema.GroupVersionResource{Resource: "absents"})
 	for _, err := range []error{versioned, anyVersion, anyGroup} {
-		if text := fmt.Sprint(err); err == nil || meta.IsNoMatchError(err) || strings.ContainsAny(text, "\x1b\n") || len(text) > 2500 {
+		if text := fmt.Sprint(err); err == nil || meta.IsNoMatchError(err) || strings.ContainsAny(text, "\x1b\n") ||
+			len(text) > 2500 {
 			t.Errorf("got %d bytes: %q; want an error on one line, which is short and no NoMatch", len(text), text)
 		}
 		for cause := err; cause != nil; cause = errors.Unwrap(cause) {
@@ -445,7 +476,8 @@ func TestErrorsOfTransportsDoNotShowCredentials(t *testing.T) {
 		`cannot fetch token: client_secret=` + secret + `&grant=code: connection refused`,
 		`exec: Bearer ` + secret + `: connection refused`,
 	} {
-		m := newMapperThrough(t, newServer(fakeapi.Aggregated()), through(func(*http.Request) (*http.Response, error) { return nil, errors.New(text) }), apiutil.DynamicRESTMapperOptions{})
+		failing := through(func(*http.Request) (*http.Response, error) { return nil, errors.New(text) })
+		m := newMapperThrough(t, newServer(fakeapi.Aggregated()), failing, apiutil.DynamicRESTMapperOptions{})
 		wantSilence(t, m, secret)
 		if err := lookUp(m, fooKind); err == nil || !strings.Contains(err.Error(), "connection refused") {
 			t.Errorf("of the transport's %s: got %v; want that the connection was refused", text, err)

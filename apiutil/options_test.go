@@ -34,7 +34,9 @@ func TestConstructorsDoNothing(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	server := newServer(fakeapi.Aggregated())
 	cfg, client := server.Config(), server.Client()
-	all := apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Millisecond, WatchAPIs: true, NegativeTTL: time.Hour, UnhealthyAfter: time.Nanosecond}
+	all := apiutil.DynamicRESTMapperOptions{
+		RefreshInterval: time.Millisecond, WatchAPIs: true, NegativeTTL: time.Hour, UnhealthyAfter: time.Nanosecond,
+	}
 	for range 20 {
 		meta.MaybeResetRESTMapper(must(apiutil.NewDynamicRESTMapper(cfg, client)))
 		meta.MaybeResetRESTMapper(must(apiutil.DynamicRESTMapperProvider(all)(cfg, client)))
@@ -63,10 +65,20 @@ func TestArgumentsThatCannotBe(t *testing.T) {
 		rows = append(rows, arguments{cfg, client, opts, want})
 	}
 	for _, host := range []string{
-		"http://admin:secret@[host", "https://admin:my secret@host", "https://admin:se/secret@host%zz", "admin:secret@host:443/path",
-		"https://admin:secret%zz@host", "https://admin:secret@host:port", "//admin:secret@host/path", "//admin:se/secret@host", "admin:secret@host%zz",
+		"http://admin:secret@[host",
+		"https://admin:my secret@host",
+		"https://admin:se/secret@host%zz",
+		"admin:secret@host:443/path",
+		"https://admin:secret%zz@host",
+		"https://admin:secret@host:port",
+		"//admin:secret@host/path",
+		"//admin:se/secret@host",
+		"admin:secret@host%zz",
 	} {
-		rows = append(rows, arguments{&rest.Config{Host: host}, client, options{}, "host"}, arguments{&rest.Config{Host: host}, client, options{WatchAPIs: true}, "host"})
+		rows = append(
+			rows, arguments{&rest.Config{Host: host}, client, options{}, "host"},
+			arguments{&rest.Config{Host: host}, client, options{WatchAPIs: true}, "host"},
+		)
 	}
 	for _, row := range rows {
 		m, err := apiutil.NewDynamicRESTMapperWithOptions(row.cfg, row.client, row.opts)
@@ -78,7 +90,8 @@ func TestArgumentsThatCannotBe(t *testing.T) {
 		for _, err := range []error{err, providers, fleets} {
 			shows := func(part string) bool { return strings.Contains(fmt.Sprint(err), part) }
 			if err == nil || !shows(row.want) || slices.ContainsFunc([]string{"admin", "my ", "secret", ":se", "zz@"}, shows) {
-				t.Errorf("cfg %v, options %+v: %v; want an error with %q, and no user or password", row.cfg, row.opts, err, row.want)
+				t.Errorf("cfg %v, options %+v: %v; want an error with %q, and no user or password",
+					row.cfg, row.opts, err, row.want)
 			}
 		}
 	}
@@ -87,7 +100,10 @@ func TestArgumentsThatCannotBe(t *testing.T) {
 // The caller may change its arguments and its results: neither affects the mapper.
 func TestArgumentsAndAnswersBelongToTheCaller(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo"), fakeVersion("v2", "Foo")))
+	server := fakeapi.New(
+		fakeGroup("", fakeVersion("v1", "Pod")),
+		fakeGroup("example.com", fakeVersion("v1", "Foo"), fakeVersion("v2", "Foo")),
+	)
 	cfg, client := server.Config(), server.Client()
 	m := must(apiutil.NewDynamicRESTMapper(cfg, client))
 	if client.CheckRedirect != nil {
@@ -122,7 +138,8 @@ func TestStartRunsOnlyOnce(t *testing.T) {
 			stop := startMapper(t, m)
 			synctest.Wait()
 			if err := m.Start(context.Background()); err == nil || m.NeedLeaderElection() {
-				t.Errorf("Start while the mapper runs: %v, leader election %t; want an error, and none", err, m.NeedLeaderElection())
+				t.Errorf("Start while the mapper runs: %v, leader election %t; want an error, and none",
+					err, m.NeedLeaderElection())
 			}
 			stop()
 			if err := m.Start(context.Background()); err == nil {
@@ -143,7 +160,8 @@ func TestStartRunsOnlyOnce(t *testing.T) {
 			err := m.Start(ctx)
 			time.Sleep(time.Minute)
 			if status := m.Status(); err != nil || status.ConsecutiveFailures > 0 {
-				t.Errorf("Start until a deadline, before the server has answered: %v, %+v; want no error, and no failure", err, status)
+				t.Errorf("Start until a deadline, before the server has answered: %v, %+v; want no error, and no failure",
+					err, status)
 			}
 		})
 	}
@@ -233,7 +251,8 @@ func TestReportThatHangs(t *testing.T) {
 		const reads, kinds, most = 64, 4000, 1024 // most is how many calls wait
 		calls, hang, start := 0, make(chan struct{}), time.Now()
 		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: noMiss{func() { calls++; <-hang }}, RefreshInterval: time.Hour})
+		hanging := noMiss{func() { calls++; <-hang }}
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: hanging, RefreshInterval: time.Hour})
 		stop := startMapper(t, m)
 		var heap [reads + 1]uint64
 		running := 0
@@ -258,7 +277,9 @@ func TestReportThatHangs(t *testing.T) {
 			}
 		}
 		if few, many := heap[reads/4], heap[reads]; many > few+few/2 || goroutines() > running {
-			t.Errorf("%d bytes and %d goroutines after %d reads, %d and %d after %d; want half as many bytes more at most, and no goroutine more", few, running, reads/4, many, goroutines(), reads)
+			t.Errorf("%d bytes and %d goroutines after %d reads, %d and %d after %d; want half as many bytes more at most, "+
+				"and no goroutine more",
+				few, running, reads/4, many, goroutines(), reads)
 		}
 		for range most {
 			wantAbsent(t, m, lateKind)
@@ -270,7 +291,8 @@ func TestReportThatHangs(t *testing.T) {
 		close(hang)
 		synctest.Wait()
 		if calls > 3*most || calls < most {
-			t.Errorf("%d calls were made; want the latest %d reports, of one or two calls each, and the one that hung", calls, most)
+			t.Errorf("%d calls were made; want the latest %d reports, of one or two calls each, and the one that hung",
+				calls, most)
 		}
 	})
 }
@@ -281,12 +303,15 @@ func TestCallbackThatPanics(t *testing.T) {
 		panics := countPanics(t)
 		inBubble(t, func(t *testing.T) {
 			calls := 0
-			m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{Metrics: noMiss{func() { calls++; fail() }}})
+			failing := noMiss{func() { calls++; fail() }}
+			m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{Metrics: failing})
 			for i := range 3 {
 				readAll(t, m)
 				synctest.Wait()
 				if want := 3 * (i + 1); calls != want {
-					t.Errorf("%s: %d calls after %d reads of the document; want %d: each time two requests, and a report that ends in its first call", name, calls, i+1, want)
+					t.Errorf("%s: %d calls after %d reads of the document; want %d: each time two requests, and a report that "+
+						"ends in its first call",
+						name, calls, i+1, want)
 				}
 			}
 		})
@@ -339,11 +364,13 @@ func TestTransportThatPanicsIsAnOutage(t *testing.T) {
 				wantServed(t, m, fooKind)
 				start := time.Now()
 				if err := lookUp(m, newKind); err == nil || meta.IsNoMatchError(err) || time.Since(start) > 0 {
-					t.Errorf("a new kind while it is broken: %v after %v; want an error at once that is no NoMatch", err, time.Since(start))
+					t.Errorf("a new kind while it is broken: %v after %v; want an error at once that is no NoMatch",
+						err, time.Since(start))
 				}
 				time.Sleep(15 * time.Minute) // until the watches have ended, too
 				if reported := panics.Swap(0); (reported > 0) != strings.HasPrefix(name, "panic") || m.Status().Watching {
-					t.Errorf("%d panics were reported, watching %v; want each panic, none where the goroutine ends, and no watch", reported, m.Status().Watching)
+					t.Errorf("%d panics were reported, watching %v; want each panic, none where the goroutine ends, and no watch",
+						reported, m.Status().Watching)
 				}
 
 				broken.Store(false)

@@ -37,8 +37,10 @@ func statusText(m *apiutil.DynamicRESTMapper, start time.Time) string {
 		}
 		return t.Sub(start).String()
 	}
-	return fmt.Sprintf("%d groups, %d kinds; %d failures, failed %t; attempt %s, success %s, unhealthy %s; %d versions failed; watching %t",
-		s.Groups, s.Kinds, s.ConsecutiveFailures, s.LastError != nil, at(s.LastAttempt), at(s.LastSuccess), at(s.UnhealthySince), len(s.FailedGroupVersions), s.Watching)
+	return fmt.Sprintf("%d groups, %d kinds; %d failures, failed %t; attempt %s, success %s, unhealthy %s; "+
+		"%d versions failed; watching %t",
+		s.Groups, s.Kinds, s.ConsecutiveFailures, s.LastError != nil, at(s.LastAttempt), at(s.LastSuccess),
+		at(s.UnhealthySince), len(s.FailedGroupVersions), s.Watching)
 }
 
 // Healthz says since when the document has failed, and why.
@@ -65,7 +67,7 @@ type recordedMetrics struct {
 	mu       sync.Mutex
 	lines    []string
 	last     time.Time // Served's lastSuccess
-	watching bool      // what was said of watches last
+	watching bool      // what Watching was last called with
 }
 
 func (m *recordedMetrics) add(format string, args ...any) {
@@ -101,8 +103,8 @@ func (m *recordedMetrics) WaitingKinds(gvk schema.GroupVersionKind, caches int) 
 	m.add("waiting %s %d", kindText(gvk), caches)
 }
 
-// said returns what was said last of successes and of watches.
-func (m *recordedMetrics) said() (last time.Time, watching bool) {
+// latest returns the last success, and what Watching was last called with.
+func (m *recordedMetrics) latest() (success time.Time, watching bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last, m.watching
@@ -173,9 +175,17 @@ func TestStatusAsJSON(t *testing.T) {
 		`{"generation":7,"groups":2,"kinds":3,"lastAttempt":"2026-11-21T10:30:00Z","lastSuccess":"2026-11-21T10:30:00Z",` +
 			`"consecutiveFailures":4,"unhealthySince":"2026-11-21T10:30:00Z","watching":true,` +
 			`"lastError":"it \"failed\"","failedGroupVersions":{"apps/v1":"down","v1":"gone"}}`: {
-			Generation: 7, Groups: 2, Kinds: 3, LastAttempt: at, LastSuccess: at, LastError: errors.New(`it "failed"`), ConsecutiveFailures: 4,
-			UnhealthySince: at, Watching: true,
-			FailedGroupVersions: map[schema.GroupVersion]error{{Group: "apps", Version: "v1"}: errors.New("down"), {Version: "v1"}: errors.New("gone")},
+			Generation:          7,
+			Groups:              2,
+			Kinds:               3,
+			LastAttempt:         at,
+			LastSuccess:         at,
+			LastError:           errors.New(`it "failed"`),
+			ConsecutiveFailures: 4,
+			UnhealthySince:      at, Watching: true,
+			FailedGroupVersions: map[schema.GroupVersion]error{
+				{Group: "apps", Version: "v1"}: errors.New("down"), {Version: "v1"}: errors.New("gone"),
+			},
 		},
 	} {
 		if got, err := json.Marshal(status); err != nil || string(got) != want {
@@ -204,7 +214,10 @@ func TestDebugHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
 		log, logger := newTestLog()
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, NegativeTTL: time.Hour, Logger: logger})
+		m := newMapper(
+			t, server,
+			apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, NegativeTTL: time.Hour, Logger: logger},
+		)
 		h := m.DebugHandler()
 		wantPage(t, h, "/?format=json", `"log": {}`, `"kinds": 0`)
 		wantRequests(t, server, "the page, before any read")
@@ -272,7 +285,10 @@ func TestDebugKeepsTheLatest(t *testing.T) {
 		if err := json.Unmarshal(debugGet(t, h, "/", "application/json").Body.Bytes(), &page); err != nil {
 			t.Error(err)
 		}
-		for message, latest := range map[string]string{"reloaded API discovery": "[]", "looked up what is not served": "Absent59[]", "served APIs changed": "[example.com/v1.Foo]"} {
+		for message, latest := range map[string]string{
+			"reloaded API discovery": "[]", "looked up what is not served": "Absent59[]",
+			"served APIs changed": "[example.com/v1.Foo]",
+		} {
 			if lines := page.Log[message]; len(lines) != 50 || fmt.Sprint(lines[0].Kind, lines[0].Changed) != latest {
 				t.Errorf("%d lines of 60 or more with %q: %v; want the latest 50, and first %s", len(lines), message, lines, latest)
 			}
@@ -287,29 +303,39 @@ func TestDebugPageIsSafe(t *testing.T) {
 		const evil = "<script>alert(1)</script>"
 		server := fakeapi.New(fakeapi.Typical(300, 2, 10)...)
 		token := server.Config().BearerToken
-		server.SetFault(fakeapi.At("/apis/new.example.com/v1"), echo(403, "application/json", func(sent string) string { return asStatus("refused: " + sent + evil) }))
+		refusal := echo(403, "application/json", func(sent string) string { return asStatus("refused: " + sent + evil) })
+		server.SetFault(fakeapi.At("/apis/new.example.com/v1"), refusal)
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour})
 		h := m.DebugHandler()
 		readAll(t, m)
 		_ = lookUp(m, newKind)
 		synctest.Wait()
-		for accept, want := range map[string]string{"": "text/html", "text/html,application/json": "text/html", "*/*": "text/html", "application/json": "application/json"} {
+		for accept, want := range map[string]string{
+			"": "text/html", "text/html,application/json": "text/html", "*/*": "text/html",
+			"application/json": "application/json",
+		} {
 			w := debugGet(t, h, "/", accept)
 			if got := w.Header().Get("Content-Type"); !strings.HasPrefix(got, want) {
 				t.Errorf("Accept %q: Content-Type %q; want %s", accept, got, want)
 			}
-			if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") {
+			if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") ||
+				!strings.Contains(csp, "frame-ancestors 'none'") {
 				t.Errorf("Accept %q: Content-Security-Policy %q; want that nothing is loaded, and no frame", accept, csp)
 			}
 			body := w.Body.String()
-			if token == "" || strings.Contains(body, token) || strings.Contains(body, evil) || strings.Contains(body, "%!") || !strings.Contains(body, "refused") {
+			if token == "" || strings.Contains(body, token) || strings.Contains(body, evil) ||
+				strings.Contains(body, "%!") || !strings.Contains(body, "refused") {
 				t.Errorf("Accept %q: want the error, and neither a tag of it nor the token %q:\n%s", accept, token, body)
 			}
 			if small := want == "text/html"; (len(body) < 16<<10) != small || (len(body) > 100<<10) == small {
-				t.Errorf("Accept %q: %d bytes for 300 groups; want less than 16 KiB of HTML, and all kinds in JSON", accept, len(body))
+				t.Errorf("Accept %q: %d bytes for 300 groups; want less than 16 KiB of HTML, and all kinds in JSON",
+					accept, len(body))
 			}
 		}
-		wantPage(t, h, "/", "<!doctype html>", "new.example.com", `"refreshInterval": "1h0m0s"`, `"started": false`, `\u003cscript\u003e`, "</html>")
+		wantPage(
+			t, h, "/", "<!doctype html>", "new.example.com", `"refreshInterval": "1h0m0s"`, `"started": false`,
+			`\u003cscript\u003e`, "</html>",
+		)
 	})
 }
 
@@ -321,27 +347,4 @@ func wantPage(t *testing.T, h http.Handler, target string, wants ...string) {
 			t.Errorf("%s: no %q in\n%s", target, want, page)
 		}
 	}
-}
-
-// The page of a fleet has the status of each cluster, and the page of one.
-func TestFleetDebug(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFleetTest()
-		m := f.new(t)
-		wantServed(t, m, fooKind)
-		defer f.join(t, "a", m)()
-		defer f.join(t, `<b> & "c"`, f.new(t))()
-		page := f.DebugHandler()
-		wantPage(t, page, "/debug", `"a": {`, `"\u003cb\u003e \u0026 \"c\"": {`, `"kinds": 5,`)
-		wantPage(t, page, "/debug?format=json", `"clusters": {`, `"a": {`, `"kinds": 5,`)
-		wantPage(t, page, "/debug?cluster=a", `"status": {`, `"kinds": 5,`)
-		serve(f.server, newKind)
-		time.Sleep(2 * time.Minute)
-		wantPage(t, page, "/debug?cluster=a&format=json", `"new.example.com/v1.New"`, `"resource": "news"`)
-		w := httptest.NewRecorder()
-		page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug?cluster=none", nil))
-		if w.Code != http.StatusNotFound {
-			t.Errorf("a cluster that is not there: status %d; want 404", w.Code)
-		}
-	})
 }

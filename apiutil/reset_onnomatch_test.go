@@ -51,9 +51,13 @@ func TestResetOnNoMatchErrors(t *testing.T) {
 		return apierrors.NewGenericServerResponse(code, verb, resource, name, "404 page not found", 0, true)
 	}
 	status := func(details *metav1.StatusDetails) error {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Details: details}}
+		return &apierrors.StatusError{
+			ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Details: details},
+		}
 	}
-	missingObject, forbidden := apierrors.NewNotFound(resource, "my-foo"), apierrors.NewForbidden(resource, "my-foo", errors.New("no"))
+	missingObject, forbidden := apierrors.NewNotFound(resource, "my-foo"), apierrors.NewForbidden(
+		resource, "my-foo", errors.New("no"),
+	)
 	noKind := &meta.NoKindMatchError{GroupKind: fooKind.GroupKind(), SearchedVersions: []string{"v1"}}
 	noResource := &meta.NoResourceMatchError{PartialResource: resource.WithVersion("v1")}
 	for _, test := range []struct {
@@ -99,23 +103,28 @@ func TestResetOnNoMatchErrors(t *testing.T) {
 			resets = 0
 			got, without := apiutil.ResetOnNoMatch(err, resettableMapper{}), apiutil.ResetOnNoMatch(err)
 			if got != test.stale || (resets == 1) != test.stale || without {
-				t.Errorf("%s, %s: returned %t after %d resets, want %t; and %t without a mapper, want false", how, test.name, got, resets, test.stale, without)
+				t.Errorf("%s, %s: returned %t after %d resets, want %t; and %t without a mapper, want false",
+					how, test.name, got, resets, test.stale, without)
 			}
 		}
 	}
 }
 
 func TestResetOnNoMatchMappers(t *testing.T) {
-	own, cannot := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{}), meta.NewDefaultRESTMapper(nil)
+	own, cannot := newMapper(
+		t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{},
+	), meta.NewDefaultRESTMapper(nil)
 	var nilOwn *apiutil.DynamicRESTMapper
 	for name, test := range map[string]struct {
 		mappers            []meta.RESTMapper
 		plain, withContext int
 		want               bool
 	}{
-		"none":           {},
-		"nil":            {mappers: []meta.RESTMapper{nil, nil}},
-		"nil pointers":   {mappers: []meta.RESTMapper{nilOwn, (*meta.DefaultRESTMapper)(nil), (*restmapper.DeferredDiscoveryRESTMapper)(nil)}},
+		"none": {},
+		"nil":  {mappers: []meta.RESTMapper{nil, nil}},
+		"nil pointers": {
+			mappers: []meta.RESTMapper{nilOwn, (*meta.DefaultRESTMapper)(nil), (*restmapper.DeferredDiscoveryRESTMapper)(nil)},
+		},
 		"that cannot be": {mappers: []meta.RESTMapper{cannot}},
 		"our own":        {mappers: []meta.RESTMapper{own}, want: true},
 		"in both ways":   {mappers: []meta.RESTMapper{bothMapper{}}, withContext: 1, want: true},
@@ -127,7 +136,8 @@ func TestResetOnNoMatchMappers(t *testing.T) {
 		}
 		got := apiutil.ResetOnNoMatch(fmt.Errorf("wrapped: %w", &meta.NoKindMatchError{}), test.mappers...)
 		if got != test.want || resets != test.plain || resetsWithContext != test.withContext {
-			t.Errorf("%s: returned %t after %d resets and %d with a context; want %+v", name, got, resets, resetsWithContext, test)
+			t.Errorf("%s: returned %t after %d resets and %d with a context; want %+v",
+				name, got, resets, resetsWithContext, test)
 		}
 	}
 }

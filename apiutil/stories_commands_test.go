@@ -25,10 +25,10 @@ import (
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-func (s *storyStage) command(name string, args []string) (told string, err error) {
+func (s *storyStage) command(name string, args []string) (output string, err error) {
 	if call := s.call(name, args); call != nil {
-		told, s.err = call(context.Background())
-		return told, nil
+		output, s.err = call(context.Background())
+		return output, nil
 	}
 	switch name {
 	case "new":
@@ -40,7 +40,9 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 	case "reset":
 		s.mapper.Reset()
 	case "miss":
-		for _, err := range []error{miss(s.mapper, "nowhere.example.com"), miss(s.mapper, otherKind.Group), missByResource(s.mapper, "")} {
+		for _, err := range []error{
+			miss(s.mapper, "nowhere.example.com"), miss(s.mapper, otherKind.Group), missByResource(s.mapper, ""),
+		} {
 			if !meta.IsNoMatchError(err) {
 				s.t.Errorf("a lookup of what is nowhere: %v", err)
 			}
@@ -67,7 +69,8 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 		return s.observe(name, args), nil
 	case "requests", "asked", "atmost", "atleast", "forget":
 		return s.requests(name, args)
-	case "begin", "ended", "wait", "waits", "run", "lingers", "ends", "quits", "cancel", "runs", "busy", "subscribe", "unsubscribe", "changes":
+	case "begin", "ended", "wait", "waits", "run", "lingers", "ends", "quits", "cancel", "runs", "busy", "subscribe",
+		"unsubscribe", "changes":
 		return s.background(name, args)
 	case "crd", "apiservice", "watches":
 		for of, path := range map[string]string{"crd": crdsPath, "apiservice": apiServicesPath} {
@@ -95,11 +98,11 @@ func (s *storyStage) call(name string, args []string) func(ctx context.Context) 
 	switch name {
 	case "lookup":
 		return func(ctx context.Context) (string, error) {
-			told, err := lookup(ctx, s.mapper, args[0], groupOf(args[1]), args[2], args[3:]...)
+			output, err := lookup(ctx, s.mapper, args[0], groupOf(args[1]), args[2], args[3:]...)
 			if s.traced {
-				return answered(told, err), err
+				return answered(output, err), err
 			}
-			return answerWord(told, err), err
+			return answerWord(output, err), err
 		}
 	case "refresh":
 		return func(ctx context.Context) (string, error) {
@@ -116,11 +119,11 @@ func (s *storyStage) call(name string, args []string) func(ctx context.Context) 
 	case "served":
 		return func(ctx context.Context) (string, error) {
 			all, err := served.List(ctx, s.mapper, args...)
-			told := cmp.Or(textOfAll(all.Kinds, func(k apiutil.ServedKind) string { return mappingText(&k.Mapping) }), "none")
+			output := cmp.Or(textOfAll(all.Kinds, func(k apiutil.ServedKind) string { return mappingText(&k.Mapping) }), "none")
 			if err != nil {
-				told += "; failed"
+				output += "; failed"
 			}
-			return told, err
+			return output, err
 		}
 	case "follow", "known":
 		ask := follow.Of(s.mapper, follow.WaitBriefly).Mapping
@@ -196,7 +199,7 @@ func (s *storyStage) askAll(gvk schema.GroupVersionKind) string {
 }
 
 // observe does the commands about single parts of a mapper.
-func (s *storyStage) observe(command string, args []string) (told string) {
+func (s *storyStage) observe(command string, args []string) (output string) {
 	switch command {
 	case "health":
 		return answerWord("fine", s.mapper.Healthz(&http.Request{}))
@@ -218,15 +221,15 @@ func (s *storyStage) observe(command string, args []string) (told string) {
 		slices.Sort(names)
 		return cmp.Or(strings.Join(names, "; "), "none")
 	case "metrics":
-		told = strings.Join(s.metrics.take(), "; ")
-		said, _ := s.metrics.said()
-		if last := s.mapper.Status().LastSuccess; !said.Equal(last) {
-			s.t.Errorf("the last success was at %v, metrics are told %v", last, said)
+		output = strings.Join(s.metrics.take(), "; ")
+		reported, _ := s.metrics.latest()
+		if last := s.mapper.Status().LastSuccess; !reported.Equal(last) {
+			s.t.Errorf("the last success was at %v, metrics have %v", last, reported)
 		}
 	case "watching":
 		open := s.mapper.Status().Watching
-		if _, said := s.metrics.said(); said != open {
-			s.t.Errorf("watching: %t, metrics are told %t", open, said)
+		if _, reported := s.metrics.latest(); reported != open {
+			s.t.Errorf("watching: %t, metrics have %t", open, reported)
 		}
 		return fmt.Sprint(open)
 	case "tried":
@@ -251,7 +254,7 @@ func (s *storyStage) observe(command string, args []string) (told string) {
 		}
 		return cmp.Or(strings.Join(lines, "; "), "none")
 	}
-	return told
+	return output
 }
 
 // messages returns the messages of log lines, and the reasons.
@@ -267,21 +270,21 @@ func messages(lines []string) (all []string) {
 }
 
 // requests tells of the requests since they were last shown or forgotten.
-func (s *storyStage) requests(command string, args []string) (told string, err error) {
+func (s *storyStage) requests(command string, args []string) (output string, err error) {
 	switch command {
 	case "requests":
-		told = cmp.Or(strings.Join(s.sent, "; "), "none")
+		output = cmp.Or(strings.Join(s.sent, "; "), "none")
 	case "asked":
-		told = cmp.Or(strings.Join(slices.Compact(slices.Sorted(slices.Values(s.sent))), "; "), "none")
+		output = cmp.Or(strings.Join(slices.Compact(slices.Sorted(slices.Values(s.sent))), "; "), "none")
 	case "atmost", "atleast":
 		n, err := strconv.Atoi(args[0])
-		if told = "yes"; len(s.sent) > n && command == "atmost" || len(s.sent) < n && command == "atleast" {
-			told = fmt.Sprintf("%d: %s", len(s.sent), strings.Join(s.sent, "; "))
+		if output = "yes"; len(s.sent) > n && command == "atmost" || len(s.sent) < n && command == "atleast" {
+			output = fmt.Sprintf("%d: %s", len(s.sent), strings.Join(s.sent, "; "))
 		}
-		return told, err
+		return output, err
 	}
 	s.sent = nil
-	return told, nil
+	return output, nil
 }
 
 // begunCalls are calls of one sort that go on in the background.
@@ -315,7 +318,7 @@ func (c *begunCalls) ended() string {
 }
 
 // background does the commands for what goes on meanwhile. The first argument is a name.
-func (s *storyStage) background(command string, args []string) (told string, err error) {
+func (s *storyStage) background(command string, args []string) (output string, err error) {
 	name := args[0]
 	switch command {
 	case "begin":
@@ -325,8 +328,8 @@ func (s *storyStage) background(command string, args []string) (told string, err
 		}
 		s.begun[name] = beginCalls(n, func(ctx context.Context) string {
 			start := time.Now()
-			told, _ := call(ctx)
-			return told + " after " + time.Since(start).String()
+			output, _ := call(ctx)
+			return output + " after " + time.Since(start).String()
 		})
 	case "wait":
 		s.begun[name] = beginCalls(1, func(ctx context.Context) string {
@@ -440,8 +443,10 @@ func (s *storyStage) upset(name string, args []string) error {
 		s.server.SetForms(forms)
 	case "speak":
 		forms := map[string]fakeapi.Forms{
-			"protobuf": fakeapi.Aggregated(), "JSON": {V2: true, ETag: true}, "protobuf-without-ETag": {V2: true, Protobuf: true},
-			"JSON-without-ETag": {V2: true}, "v2beta1": fakeapi.V2Beta1Only(), "legacy": fakeapi.Legacy(),
+			"protobuf":              fakeapi.Aggregated(),
+			"JSON":                  {V2: true, ETag: true},
+			"protobuf-without-ETag": {V2: true, Protobuf: true},
+			"JSON-without-ETag":     {V2: true}, "v2beta1": fakeapi.V2Beta1Only(), "legacy": fakeapi.Legacy(),
 		}[args[0]]
 		forms.StatusNotFound = s.forms.StatusNotFound
 		s.server.SetForms(forms)
@@ -450,7 +455,9 @@ func (s *storyStage) upset(name string, args []string) error {
 		s.server.SetLatency(latency)
 		return err
 	case "boot":
-		s.ready = s.server.Boot(fakeapi.Booting{Unknown: args[1:], Answering: args[0] == "answering", Absent: args[0] == "absent"})
+		s.ready = s.server.Boot(
+			fakeapi.Booting{Unknown: args[1:], Answering: args[0] == "answering", Absent: args[0] == "absent"},
+		)
 	case "ready":
 		if len(args) == 0 {
 			s.ready()

@@ -18,6 +18,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/restmapper"
 
 	"github.com/freshmapper/freshmapper/apiutil"
@@ -81,8 +82,8 @@ func storySteps(line int, story string) (steps []storyStep) {
 			last := &steps[len(steps)-1]
 			last.prints = append(last.prints, request)
 		} else {
-			command, told, _ := strings.Cut(text, " → ")
-			steps = append(steps, storyStep{line, strings.TrimSpace(command), strings.Split(told, "; ")})
+			command, output, _ := strings.Cut(text, " → ")
+			steps = append(steps, storyStep{line, strings.TrimSpace(command), strings.Split(output, "; ")})
 		}
 		line++
 	}
@@ -180,7 +181,7 @@ type storyStage struct {
 	began       time.Time
 	sent        []string // the requests since they were last shown or forgotten
 	err         error    // of the last lookup
-	cache       *cachedView
+	cache       discovery.CachedDiscoveryInterface
 	deferred    *restmapper.DeferredDiscoveryRESTMapper // over the cache
 	fleet       *fleetStage
 	options     apiutil.DynamicRESTMapperOptions // of the mapper, and of fleets
@@ -191,17 +192,17 @@ func (s *storyStage) play(story string, turn int) string {
 	var played []string
 	for line := range strings.Lines(story) {
 		command, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " → ")
-		told, sent := "", []string(nil)
+		output, sent := "", []string(nil)
 		if alternatives, ok := strings.CutPrefix(command, "either "); ok {
 			all := strings.Split(alternatives, " | ")
 			s.do(strings.Fields(all[turn%len(all)]))
 		} else if strings.HasPrefix(command, "  ") {
 			continue // a request
 		} else if !strings.HasPrefix(command, "#") {
-			told, sent = s.do(strings.Fields(command))
+			output, sent = s.do(strings.Fields(command))
 		}
-		if command = strings.TrimRight(command, " "); told != "" {
-			command = fmt.Sprintf("%-38s → %s", command, told)
+		if command = strings.TrimRight(command, " "); output != "" {
+			command = fmt.Sprintf("%-38s → %s", command, output)
 		}
 		played = append(append(played, command), sent...)
 	}
@@ -212,13 +213,13 @@ func (s *storyStage) play(story string, turn int) string {
 }
 
 // do does what a command says, and returns what it prints, and the requests if they are shown.
-func (s *storyStage) do(words []string) (told string, sent []string) {
+func (s *storyStage) do(words []string) (output string, sent []string) {
 	s.t.Helper()
 	start := time.Now()
 	if words[0] != "new" && !s.traced {
 		s.collect()
 	}
-	told, err := s.command(words[0], words[1:])
+	output, err := s.command(words[0], words[1:])
 	if err != nil {
 		s.t.Fatalf("%q: %v", words, err)
 	}
@@ -237,12 +238,12 @@ func (s *storyStage) do(words []string) (told string, sent []string) {
 		beside = append(beside, took.String())
 	}
 	if len(beside) > 0 {
-		told += " (" + strings.Join(beside, ", ") + ")"
+		output += " (" + strings.Join(beside, ", ") + ")"
 	}
 	if s.traced {
 		sent = s.trace()
 	}
-	return strings.TrimSpace(told), sent
+	return strings.TrimSpace(output), sent
 }
 
 // collect keeps the requests since it was called last, and counts them.
@@ -284,8 +285,11 @@ func (s *storyStage) trace() (lines []string) {
 func (s *storyStage) begin(args []string) error {
 	var opts apiutil.DynamicRESTMapperOptions
 	durations := map[string]*time.Duration{
-		"RefreshInterval": &opts.RefreshInterval, "MaxAge": &opts.MaxAge, "NegativeTTL": &opts.NegativeTTL, "UnhealthyAfter": &opts.UnhealthyAfter,
-		"RequestTimeout": &opts.RequestTimeout,
+		"RefreshInterval": &opts.RefreshInterval,
+		"MaxAge":          &opts.MaxAge,
+		"NegativeTTL":     &opts.NegativeTTL,
+		"UnhealthyAfter":  &opts.UnhealthyAfter,
+		"RequestTimeout":  &opts.RequestTimeout,
 	}
 	s.metrics, s.began, s.sent, s.cache = &recordedMetrics{}, time.Now(), nil, nil
 	for _, arg := range args {
@@ -344,13 +348,26 @@ func (s *storyStage) end() {
 func storyFaults() map[string]fakeapi.Fault {
 	return map[string]fakeapi.Fault{
 		"503": fakeapi.Status(503, 0), "403": fakeapi.Status(403, 0), "hang": fakeapi.Timeout(), "refuse": fakeapi.Refused(),
-		"login": fakeapi.LoginPage(), "drip": fakeapi.SlowDrip(time.Second), "lost": fakeapi.Empty(404), "404": fakeapi.Status(404, 0),
-		"cut": fakeapi.ResetMidBody(), "401": fakeapi.Status(401, 0), "429": fakeapi.Status(429, 0), "500": fakeapi.Status(500, 0),
-		"empty": fakeapi.EmptyGroupList(), "503-once": fakeapi.Times(1, fakeapi.Status(503, 0)), "refuse-once": fakeapi.Times(1, fakeapi.Refused()),
-		"404-once": fakeapi.Times(1, fakeapi.NotFound()), "404-twice": fakeapi.Times(2, fakeapi.NotFound()), "no-route": fakeapi.LostRoute(), "no-service": fakeapi.LostService("tenant"),
+		"login":       fakeapi.LoginPage(),
+		"drip":        fakeapi.SlowDrip(time.Second),
+		"lost":        fakeapi.Empty(404),
+		"404":         fakeapi.Status(404, 0),
+		"cut":         fakeapi.ResetMidBody(),
+		"401":         fakeapi.Status(401, 0),
+		"429":         fakeapi.Status(429, 0),
+		"500":         fakeapi.Status(500, 0),
+		"empty":       fakeapi.EmptyGroupList(),
+		"503-once":    fakeapi.Times(1, fakeapi.Status(503, 0)),
+		"refuse-once": fakeapi.Times(1, fakeapi.Refused()),
+		"404-once":    fakeapi.Times(1, fakeapi.NotFound()),
+		"404-twice":   fakeapi.Times(2, fakeapi.NotFound()),
+		"no-route":    fakeapi.LostRoute(),
+		"no-service":  fakeapi.LostService("tenant"),
 		// Too busy, and when to come back:
-		"busy": fakeapi.Status(503, 1), "busy-once": fakeapi.Times(1, fakeapi.Status(500, 1)), "busy-twice": fakeapi.Times(2, fakeapi.Status(429, 2)),
-		"busy-long": fakeapi.Status(503, 10), "busy-ages": fakeapi.Status(503, 1<<62), "403-later": fakeapi.Status(403, 1),
+		"busy":       fakeapi.Status(503, 1),
+		"busy-once":  fakeapi.Times(1, fakeapi.Status(500, 1)),
+		"busy-twice": fakeapi.Times(2, fakeapi.Status(429, 2)),
+		"busy-long":  fakeapi.Status(503, 10), "busy-ages": fakeapi.Status(503, 1<<62), "403-later": fakeapi.Status(403, 1),
 	}
 }
 

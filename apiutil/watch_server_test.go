@@ -24,8 +24,13 @@ type watchServer struct {
 
 func newWatchServer(server *fakeapi.Server) *watchServer {
 	return &watchServer{server.Client().Transport, map[string]watchedList{
-		crdsPath:        {fakeapi.New(fakeGroup("apiextensions.k8s.io", fakeVersion("v1", "CustomResourceDefinition:cluster"))), "customresourcedefinitions"},
-		apiServicesPath: {fakeapi.New(fakeGroup("apiregistration.k8s.io", fakeVersion("v1", "APIService:cluster"))), "apiservices"},
+		crdsPath: {
+			fakeapi.New(fakeGroup("apiextensions.k8s.io", fakeVersion("v1", "CustomResourceDefinition:cluster"))),
+			"customresourcedefinitions",
+		},
+		apiServicesPath: {
+			fakeapi.New(fakeGroup("apiregistration.k8s.io", fakeVersion("v1", "APIService:cluster"))), "apiservices",
+		},
 	}}
 }
 
@@ -50,7 +55,10 @@ func (l watchedList) happen(what string, args []string) {
 	case "remove":
 		_ = l.Tell("DELETED", l.resource, fakeapi.Object{Name: "any"})
 	case "end": // watches open, fail and end at once
-		l.SetFault(fakeapi.Objects("", "watch"), fakeapi.Text(http.StatusOK, `{"type":"ERROR","object":{"kind":"Status","code":500}}`))
+		l.SetFault(
+			fakeapi.Objects("", "watch"),
+			fakeapi.Text(http.StatusOK, `{"type":"ERROR","object":{"kind":"Status","code":500}}`),
+		)
 		l.EndWatches()
 	case "fail": // FAULT, and the only verb that fails
 		l.SetFault(fakeapi.Objects("", args[1:]...), storyFaults()[args[0]])

@@ -25,14 +25,14 @@ import (
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// NewCache is cache.New for a cache that follows its mapper: opts.Mapper, or a *DynamicRESTMapper of
-// its own if that is nil. It fits into NewCache of ctrl.Options. It returns the same errors as cache.New, except
-// that a kind in ByObject does not have to be served.
+// NewCache is cache.New for a cache that follows its mapper: opts.Mapper, or a *DynamicRESTMapper of its own if that
+// is nil. It fits into NewCache of ctrl.Options. It returns the same errors as cache.New, except that a kind in
+// ByObject does not have to be served.
 //
-// Each kind has a controller-runtime cache that is right for the path of the kind. When the mapper knows
-// another path, or finds that the kind was removed and re-created, a new one is filled and takes its place. Reads
-// are answered by the old one until then: a List is the whole old or the whole new set. Then handlers receive
-// what is different.
+// Each kind has a controller-runtime cache that is right for the path of the kind. When the mapper knows another
+// path, or finds that the kind was removed and re-created, a new cache is filled and takes the place of the old one.
+// Until then reads are answered by the old one: a List returns all old or all new objects. Then handlers get what is
+// different.
 func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	if config == nil {
 		return nil, errors.New("no cache without a rest.Config: config is nil")
@@ -49,25 +49,43 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 		return cache.New(config, opts)
 	}
 	checked := opts
-	checked.Mapper = absentToo{opts.Mapper}
+	checked.Mapper = guessingMapper{opts.Mapper}
 	if _, err := cache.New(named, checked); err != nil { // it has the errors of the options
 		return nil, err
 	}
-	c := &followingCache{config: named, opts: opts, mapper: mapper, started: make(chan struct{}), kinds: newKindTable(), byObject: map[schema.GroupVersionKind]map[client.Object]cache.ByObject{}}
-	c.kindsOf = follow.Kinds{Scheme: opts.Scheme, Find: crapiutil.GVKForObject}
-	c.opts.DefaultNamespaces = maps.Clone(opts.DefaultNamespaces) // the caller may change what it has given
-	c.opts.SyncPeriod = copied(opts.SyncPeriod)
-	c.opts.DefaultUnsafeDisableDeepCopy, c.opts.DefaultEnableWatchBookmarks = copied(opts.DefaultUnsafeDisableDeepCopy), copied(opts.DefaultEnableWatchBookmarks)
-	for obj, by := range opts.ByObject {
-		gvk, err := c.kindsOf.Of(obj)
-		if err != nil {
-			return nil, err
-		}
-		by.Namespaces = maps.Clone(by.Namespaces)
-		by.UnsafeDisableDeepCopy, by.EnableWatchBookmarks = copied(by.UnsafeDisableDeepCopy), copied(by.EnableWatchBookmarks)
-		c.byObject[gvk] = map[client.Object]cache.ByObject{newObject(opts.Scheme, gvk, representationOf(obj)): by}
+	c := &followingCache{
+		config:      named,
+		opts:        opts,
+		mapper:      mapper,
+		objectKinds: follow.Kinds{Scheme: opts.Scheme, Find: crapiutil.GVKForObject},
+		byObject:    map[schema.GroupVersionKind]map[client.Object]cache.ByObject{},
+		started:     make(chan struct{}),
+		kinds:       newKindTable(),
+	}
+	if err := c.copyOptions(); err != nil {
+		return nil, err
 	}
 	return c, nil
+}
+
+// copyOptions copies what the caller may change later.
+func (c *followingCache) copyOptions() error {
+	c.opts.DefaultNamespaces = maps.Clone(c.opts.DefaultNamespaces)
+	c.opts.SyncPeriod = copied(c.opts.SyncPeriod)
+	c.opts.DefaultUnsafeDisableDeepCopy = copied(c.opts.DefaultUnsafeDisableDeepCopy)
+	c.opts.DefaultEnableWatchBookmarks = copied(c.opts.DefaultEnableWatchBookmarks)
+	for obj, by := range c.opts.ByObject {
+		gvk, err := c.objectKinds.Of(obj)
+		if err != nil {
+			return err
+		}
+		by.Namespaces = maps.Clone(by.Namespaces)
+		by.UnsafeDisableDeepCopy = copied(by.UnsafeDisableDeepCopy)
+		by.EnableWatchBookmarks = copied(by.EnableWatchBookmarks)
+		ofKind := newObject(c.opts.Scheme, gvk, follow.RepresentationOf(obj))
+		c.byObject[gvk] = map[client.Object]cache.ByObject{ofKind: by}
+	}
+	return nil
 }
 
 func copied[T any](value *T) *T {
@@ -77,10 +95,10 @@ func copied[T any](value *T) *T {
 	return ptr.To(*value)
 }
 
-// absentToo is a mapper that has a mapping for a kind that is absent: it may be served later.
-type absentToo struct{ meta.RESTMapper }
+// guessingMapper is a mapper that has a mapping also for a kind that is not served. It may be served later.
+type guessingMapper struct{ meta.RESTMapper }
 
-func (m absentToo) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+func (m guessingMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	mapping, err := m.RESTMapper.RESTMapping(gk, versions...)
 	if meta.IsNoMatchError(err) {
 		return &meta.RESTMapping{Scope: meta.RESTScopeNamespace}, nil
@@ -90,43 +108,45 @@ func (m absentToo) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.R
 
 // followingCache has an upstream cache for each kind, which is right until the path of the kind changes.
 //
-// Locks are taken in this order: its mu, the mu of a kind, upstream's of informers, the mu of an instance.
-// None is held while a request is sent or while a function of the program runs, except NewInformer of
-// the options. So a transform, an index or a handler may call the cache.
+// Locks are taken in this order: mu of the cache, mu of a kind, upstream's of informers, mu of an instance. None is
+// held while a request is sent or while a function of the program runs, except NewInformer of the options. So a
+// transform, an index or a handler may call the cache.
 type followingCache struct {
-	config   *rest.Config
-	opts     cache.Options
-	byObject map[schema.GroupVersionKind]map[client.Object]cache.ByObject // that of the options, by kind
-	mapper   *follow.Mapper
-	kindsOf  follow.Kinds
-	started  chan struct{} // closed by Start
-	polling  atomic.Bool   // a goroutine asks whether absent kinds are served
-	running  atomic.Int64  // goroutines; a sync.WaitGroup can't have one more while Start waits
+	config      *rest.Config
+	opts        cache.Options
+	byObject    map[schema.GroupVersionKind]map[client.Object]cache.ByObject // that of the options, by kind
+	mapper      *follow.Mapper
+	objectKinds follow.Kinds
+	started     chan struct{} // closed by Start
+	polling     atomic.Bool   // a goroutine asks whether absent kinds are served
+	goroutines  atomic.Int64  // that run; a sync.WaitGroup cannot have one more while Start waits
 
 	mu    sync.Mutex      // held to change kinds
 	kinds *kindTable      // a kind stays until its last informer is removed
 	ctx   context.Context // of Start; nil before. mu guards it
 }
 
-// kindFor returns what the cache has of a kind, and makes it if there is nothing. A kind that is not served, and that
-// the options name, is made for an informer. A read of it gets the error of its lookup.
-func (c *followingCache) kindFor(gvk schema.GroupVersionKind, forInformer bool) (*kind, error) {
+// ifAbsent is what a caller gets of a kind that is not served, if cache.Options.ByObject names it.
+type ifAbsent int
+
+const (
+	// failIfAbsent is for reads: they get the error of the lookup.
+	failIfAbsent ifAbsent = iota
+	// waitIfAbsent is for informers and indexes: the kind is absent, and they wait for it.
+	waitIfAbsent
+)
+
+// kindFor returns what the cache has of a kind, and makes it if there is nothing.
+func (c *followingCache) kindFor(gvk schema.GroupVersionKind, ifAbsent ifAbsent) (*kind, error) {
 	if k := c.kinds.get(gvk); k != nil {
 		return k, nil
 	}
-	mapping, err := c.mapper.Mapping(gvk)
-	optional := c.byObject[gvk] != nil
-	if optional && err == nil { // what is gone has its last mapping
-		if _, known := c.mapper.KnownMapping(gvk); meta.IsNoMatchError(known) {
-			err = known
+	mapping, err := c.lookup(gvk)
+	waits := ifAbsent == waitIfAbsent && c.isOptional(gvk) && meta.IsNoMatchError(err)
+	if err != nil && !waits {
+		if len(c.opts.DefaultNamespaces) > 0 { // controller-runtime's text differs
+			err = fmt.Errorf("failed to get restmapping: %w", err)
 		}
-	}
-	waits := optional && forInformer && meta.IsNoMatchError(err)
-	switch {
-	case err == nil || waits:
-	case len(c.opts.DefaultNamespaces) > 0: // controller-runtime's text differs
-		return nil, fmt.Errorf("failed to get restmapping: %w", err)
-	default:
 		return nil, err
 	}
 	c.mu.Lock()
@@ -145,19 +165,39 @@ func (c *followingCache) kindFor(gvk schema.GroupVersionKind, forInformer bool) 
 	}
 	if c.ctx != nil {
 		k.start(c.ctx)
-		k.current.Load().WaitForCacheSync(context.WithoutCancel(c.ctx)) // that is, until it has started: it has no informers yet
+		// The kind has no informers yet. So this waits only until its instance has started.
+		k.current.Load().WaitForCacheSync(context.WithoutCancel(c.ctx))
 	}
 	c.kinds.add(k)
 	current := k.current.Load()
-	if why := current.absentBecause(); why != nil {
-		k.waitsFor(current, why)
+	if reason := current.absentBecause(); reason != nil {
+		k.setWaiting(current, reason)
 	}
 	k.wake() // for what has happened since the lookup
 	return k, nil
 }
 
+// isOptional reports whether a kind may be absent: cache.Options.ByObject names it.
+func (c *followingCache) isOptional(gvk schema.GroupVersionKind) bool { return c.byObject[gvk] != nil }
+
+// lookup returns the mapping of a kind. If the kind was removed, the mapper returns its last mapping, so that
+// requests get the answers of the server. An optional kind is absent then, and the error is NoMatch.
+func (c *followingCache) lookup(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	mapping, err := c.mapper.Mapping(gvk)
+	if err != nil || !c.isOptional(gvk) {
+		return mapping, err
+	}
+	_, removed := c.mapper.KnownMapping(gvk)
+	if meta.IsNoMatchError(removed) {
+		return nil, removed
+	}
+	return mapping, nil
+}
+
 // Get reads from the current instance of the kind.
-func (c *followingCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (c *followingCache) Get(
+	ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption,
+) error {
 	namespace := follow.NamespaceOf(ctx, obj)
 	for {
 		i, err := c.instanceFor(obj)
@@ -190,9 +230,9 @@ func (c *followingCache) List(ctx context.Context, list client.ObjectList, opts 
 	}
 }
 
-// instanceFor returns the instance from which an object or a list is read, or why the kind is absent. A caller reads again
-// if the instance is retired when the read has returned: another one has taken its place, or the informer was removed, and
-// then it is as if the read had begun after that.
+// instanceFor returns the instance from which an object or a list is read, or why the kind is absent. A caller reads
+// again if the instance is retired when the read has returned: another one has taken its place, or the informer was
+// removed, and then it is as if the read had begun after that.
 func (c *followingCache) instanceFor(obj runtime.Object) (*instance, error) {
 	k := c.kinds.ofObject(obj)
 	if k == nil {
@@ -203,22 +243,22 @@ func (c *followingCache) instanceFor(obj runtime.Object) (*instance, error) {
 		}
 	}
 	i := k.current.Load()
-	if why := i.absentBecause(); why != nil {
-		return nil, why
+	if reason := i.absentBecause(); reason != nil {
+		return nil, reason
 	}
 	return i, nil
 }
 
 // findKind returns the kind of an object that is read, and remembers it for the next read.
 func (c *followingCache) findKind(obj runtime.Object) (*kind, error) {
-	gvk, err := c.kindsOf.Of(obj)
+	gvk, err := c.objectKinds.Of(obj)
 	if err != nil {
 		return nil, err
 	}
 	if c.opts.ReaderFailOnMissingInformer && c.kinds.get(gvk) == nil {
 		return nil, &cache.ErrResourceNotCached{GVK: gvk}
 	}
-	k, err := c.kindFor(gvk, false)
+	k, err := c.kindFor(gvk, failIfAbsent)
 	if err != nil {
 		return nil, err
 	}
@@ -234,35 +274,41 @@ func (c *followingCache) findKind(obj runtime.Object) (*kind, error) {
 }
 
 // GetInformer returns an informer that stays when the kind switches to another path, or is absent.
-func (c *followingCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	gvk, err := c.kindsOf.Of(obj)
+func (c *followingCache) GetInformer(
+	ctx context.Context, obj client.Object, opts ...cache.InformerGetOption,
+) (cache.Informer, error) {
+	gvk, err := c.objectKinds.Of(obj)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		k, err := c.kindFor(gvk, true)
+		k, err := c.kindFor(gvk, waitIfAbsent)
 		if err != nil {
 			return nil, err
 		}
 		current := k.current.Load()
-		if _, err = current.GetInformer(ctx, obj, opts...); err != nil && !current.is(retired) {
+		_, err = current.GetInformer(ctx, obj, opts...)
+		if err != nil && !current.is(retired) {
 			return nil, current.explain(err)
 		}
-		if i, err := k.informer(ctx, representationOf(obj), current); i != nil || err != nil {
+		i, err := k.informer(ctx, follow.RepresentationOf(obj), current)
+		if i != nil || err != nil {
 			return i, err
 		}
 	}
 }
 
 // GetInformerForKind is GetInformer for a kind of the scheme.
-func (c *followingCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	made, err := c.opts.Scheme.New(gvk)
+func (c *followingCache) GetInformerForKind(
+	ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption,
+) (cache.Informer, error) {
+	ofKind, err := c.opts.Scheme.New(gvk)
 	if err != nil {
 		return nil, err
 	}
-	obj, ok := made.(client.Object)
+	obj, ok := ofKind.(client.Object)
 	if !ok {
-		return nil, fmt.Errorf("%T is not a client.Object", made)
+		return nil, fmt.Errorf("%T is not a client.Object", ofKind)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(gvk) // a type may have several kinds
 	return c.GetInformer(ctx, obj, opts...)
@@ -270,7 +316,7 @@ func (c *followingCache) GetInformerForKind(ctx context.Context, gvk schema.Grou
 
 // RemoveInformer removes the informer of a kind in one representation. It waits for nothing.
 func (c *followingCache) RemoveInformer(ctx context.Context, obj client.Object) error {
-	gvk, err := c.kindsOf.Of(obj)
+	gvk, err := c.objectKinds.Of(obj)
 	if err != nil {
 		return err
 	}
@@ -280,7 +326,7 @@ func (c *followingCache) RemoveInformer(ctx context.Context, obj client.Object) 
 	if k == nil {
 		return nil
 	}
-	stays, err := k.remove(ctx, representationOf(obj))
+	stays, err := k.remove(ctx, follow.RepresentationOf(obj))
 	if !stays { // the next informer looks the kind up anew
 		c.kinds.remove(k)
 		k.end()
@@ -288,19 +334,23 @@ func (c *followingCache) RemoveInformer(ctx context.Context, obj client.Object) 
 	return err
 }
 
-// IndexField adds an index, which stays when the kind moves.
-func (c *followingCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	gvk, err := c.kindsOf.Of(obj)
+// IndexField adds an index, which stays when the kind switches to another path.
+func (c *followingCache) IndexField(
+	ctx context.Context, obj client.Object, field string, extract client.IndexerFunc,
+) error {
+	gvk, err := c.objectKinds.Of(obj)
 	if err != nil {
 		return err
 	}
-	of := representationOf(obj)
+	representation := follow.RepresentationOf(obj)
 	for {
-		k, err := c.kindFor(gvk, true)
+		k, err := c.kindFor(gvk, waitIfAbsent)
 		if err != nil {
 			return err
 		}
-		ended, err := k.addIndex(&index{of, func(i *instance) error { return i.IndexField(ctx, k.object(of), field, extract) }})
+		ended, err := k.addIndex(&index{representation, func(i *instance) error {
+			return i.IndexField(ctx, k.object(representation), field, extract)
+		}})
 		if !ended {
 			return err
 		}
@@ -320,9 +370,9 @@ func (c *followingCache) Start(ctx context.Context) error {
 	}
 	c.mu.Unlock()
 	close(c.started)
-	c.pollAbsent()
+	c.pollAbsentKinds()
 	c.follow(ctx)
-	for c.running.Load() > 0 {
+	for c.goroutines.Load() > 0 {
 		time.Sleep(time.Millisecond)
 	}
 	for gvk, k := range c.kinds.all() {
@@ -331,8 +381,8 @@ func (c *followingCache) Start(ctx context.Context) error {
 	return nil
 }
 
-// follow wakes all kinds whenever the served API has changed, until ctx ends. It asks the mapper nothing
-// else.
+// follow wakes all kinds whenever the served API has changed, until ctx ends. It does not make the mapper read
+// anything.
 func (c *followingCache) follow(ctx context.Context) {
 	for seen := c.mapper.Generation() - 1; ctx.Err() == nil; {
 		changed := c.mapper.Changed()
@@ -349,7 +399,7 @@ func (c *followingCache) follow(ctx context.Context) {
 	}
 }
 
-// WaitForCacheSync waits until all that there is now has synced.
+// WaitForCacheSync waits until the informers that there are now have synced.
 func (c *followingCache) WaitForCacheSync(ctx context.Context) bool {
 	select {
 	case <-c.started:
@@ -368,9 +418,9 @@ func (c *followingCache) NeedLeaderElection() bool { return false }
 
 // run runs f in a goroutine that Start waits for.
 func (c *followingCache) run(f func()) {
-	c.running.Add(1)
+	c.goroutines.Add(1)
 	go func() {
-		defer c.running.Add(-1)
+		defer c.goroutines.Add(-1)
 		f()
 	}()
 }

@@ -9,14 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// deliveredObjects is a set of objects by name: those that were delivered to a handler, each as it was delivered last.
+// deliveredObjects is a set of objects by name: those that were delivered to a handler, each as it was delivered
+// last.
 //
-// A program may have many objects, and several handlers of each, so this is a hash table of nothing but the objects, which
-// have their names in themselves. It takes about 22 bytes an object. A Go map from hashes to objects takes 29 to 57.
+// A program may have many objects, and several handlers of each, so this is a hash table of nothing but the objects,
+// which have their names in themselves. It takes about 22 bytes an object. A Go map from hashes to objects takes 29
+// to 57.
 //
-// Invariant: between the slot to which the hash of an object's name leads, and the slot that has the object, there is no
-// empty slot. So a search ends at the first empty one. Where an object was removed, the slot holds a removedObject, until
-// the table is made anew.
+// Invariant: between the slot to which the hash of an object's name leads, and the slot that has the object, there is
+// no empty slot. So a search ends at the first empty one. Where an object was removed, the slot holds a
+// removedObject, until the table is made anew.
 type deliveredObjects struct {
 	hash  func(types.NamespacedName) uint64
 	slots []any // an object, a removedObject, or nil for an empty slot
@@ -76,7 +78,8 @@ func (d *deliveredObjects) remove(name types.NamespacedName) {
 	}
 }
 
-// all iterates over the objects, in no particular order. The caller may remove objects meanwhile, and must not add any.
+// all iterates over the objects, in no particular order. The caller may remove objects meanwhile, and must not add
+// any.
 func (d *deliveredObjects) all() iter.Seq[any] {
 	return func(yield func(any) bool) {
 		for _, obj := range d.slots {
@@ -87,8 +90,8 @@ func (d *deliveredObjects) all() iter.Seq[any] {
 	}
 }
 
-// find returns the slot of the object of a name. If there is no such object, it returns the empty slot at which the search
-// has ended, or nothing useful if the table has no slots.
+// find returns the slot of the object of a name. If there is no such object, it returns the empty slot at which the
+// search has ended, or nothing useful if the table has no slots.
 func (d *deliveredObjects) find(name types.NamespacedName) (slot int, found bool) {
 	size := len(d.slots)
 	if size == 0 {

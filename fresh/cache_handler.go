@@ -16,17 +16,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// handler is an event handler of a program, and its registration. It stays when the kind switches to another instance.
+// handler is an event handler of a program, and its registration. It stays when the kind switches to another
+// instance.
 //
-// It keeps the objects that were delivered to the program's handler. An object that is among them is delivered as an update
-// or a deletion, and any other one as an add. So the program never gets an update of an object that it does not know, nor
-// two adds of one object, whichever instance an event comes from, and whatever that instance has not delivered yet.
+// It keeps the objects that were delivered to the program's handler. An object that is among them is delivered as an
+// update or a deletion, and any other one as an add. So the program never gets an update of an object that it does
+// not know, nor two adds of one object, whichever instance an event comes from, and whatever that instance has not
+// delivered yet.
 type handler struct {
 	toolscache.ResourceEventHandlerRegistration // the first one, for methods that we do not know
 
 	i        *informer
 	receiver toolscache.ResourceEventHandler // the program's
-	register func(cache.Informer, toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error)
+	register registerFunc
 
 	state      atomic.Int32               // a handlerState
 	attachment atomic.Pointer[attachment] // where it is registered; nil before the first registration. attach writes it
@@ -34,8 +36,8 @@ type handler struct {
 	reads      atomic.Int32               // a clientReads
 	shutdown   chan struct{}              // closed when it was removed and its last call has ended
 
-	// calls is held during each call of the program's handler, so that there is one at a time. attach holds it, too, so that
-	// deletions come before the events of the next instance. It guards what follows.
+	// calls is held during each call of the program's handler, so that there is one at a time. attach holds it, too,
+	// so that deletions come before the events of the next instance. It guards what follows.
 	calls     sync.Mutex
 	delivered *deliveredObjects
 }
@@ -51,8 +53,8 @@ const (
 	// handlerAttached: the handler gets the events of the instance in its attachment.
 	handlerAttached handlerState = iota
 
-	// handlerSwitching: a goroutine is about to register the handler with the current instance, once the program's handler has
-	// returned from the call in progress.
+	// handlerSwitching: a goroutine is about to register the handler with the current instance, once the program's
+	// handler has returned from the call in progress.
 	handlerSwitching
 
 	// handlerRemoved: the handler gets no more events.
@@ -69,8 +71,8 @@ const (
 	// clientReadsWrites: a client waits, before it reads, until its handler has got what it wrote.
 	clientReadsWrites
 
-	// clientReplaced: another client has taken the place of that one, whose last reads may still wait. The handler is removed
-	// after the next switch, which ends their wait.
+	// clientReplaced: another client has taken the place of that one, whose last reads may still wait. The handler is
+	// removed after the next switch, which ends their wait.
 	clientReplaced
 )
 
@@ -81,8 +83,8 @@ type attachment struct {
 	in       *instance
 }
 
-// attach registers the handler with the current instance, unless it is. Then it delivers the deletions of all objects that
-// this instance does not have. After that the instance delivers those that it has.
+// attach registers the handler with the current instance, unless it is. Then it delivers the deletions of all objects
+// that this instance does not have. After that the instance delivers those that it has.
 func (h *handler) attach() error {
 	h.calls.Lock()
 	defer h.calls.Unlock()
@@ -102,7 +104,7 @@ func (h *handler) attach() error {
 			return err
 		}
 		next.in.addRegistration(h, next.HasSynced)
-		d.stores = next.in.storesOf(h.i.of)
+		d.stores = next.in.storesOf(h.i.representation)
 		h.attachment.Store(&next)
 		d.deliverDeletions()
 		if before == nil {
@@ -119,8 +121,8 @@ func (h *handler) attach() error {
 	return h.remove() // RemoveEventHandler may have been called before the registration
 }
 
-// remove makes sure that nothing more is delivered. It does not wait for a call in progress: whoever needs that waits for
-// ShutdownChan.
+// remove makes sure that nothing more is delivered. It does not wait for a call in progress: whoever needs that waits
+// for ShutdownChan.
 func (h *handler) remove() error {
 	if h.state.Swap(handlerRemoved) != handlerRemoved {
 		go func() {
@@ -154,8 +156,8 @@ func (h *handler) HasSynced() bool {
 	return true
 }
 
-// identityOf returns the name and the UID of an object. An object with the same name and another UID is another object. Some
-// aggregated APIs have no UIDs.
+// identityOf returns the name and the UID of an object. An object with the same name and another UID is another
+// object. Some aggregated APIs have no UIDs.
 func identityOf(obj any) (types.NamespacedName, types.UID) {
 	object, err := meta.Accessor(obj)
 	if err != nil { // a transform has made something else of it
@@ -178,8 +180,8 @@ type delivery struct {
 	initial bool               // the first list of the instance is also the first of the handler
 }
 
-// deliverDeletions delivers the deletions of all objects that were delivered before and that the instance does not have.
-// attach calls it.
+// deliverDeletions delivers the deletions of all objects that were delivered before and that the instance does not
+// have. attach calls it.
 func (d *delivery) deliverDeletions() {
 	for obj := range d.delivered.all() {
 		if d.from.is(retired) || d.from.ctx.Err() != nil || d.state.Load() == handlerRemoved {
@@ -191,20 +193,21 @@ func (d *delivery) deliverDeletions() {
 	}
 }
 
-// deliverResourceVersion lets a client that reads its own writes know how recent the instance is. Such a client waits until
-// its handler gets an object whose resource version is that of the write, or a later one. That object may have been removed
-// with the old path, and the instance may have none that is newer. So the handler gets the deletion of an object without a
-// name, with the resource version of the list, which began after all writes at the old path. attach calls it.
+// deliverResourceVersion lets a client that reads its own writes know how recent the instance is. Such a client waits
+// until its handler gets an object whose resource version is that of the write, or a later one. That object may have
+// been removed with the old path, and the instance may have none that is newer. So the handler gets the deletion of
+// an object without a name, with the resource version of the list, which began after all writes at the old path.
+// attach calls it.
 func (d *delivery) deliverResourceVersion() {
 	lowest := int64(math.MaxInt64)
-	for _, lw := range d.from.listWatchesOf(d.i.of) {
+	for _, lw := range d.from.listWatchesOf(d.i.representation) {
 		version, err := strconv.ParseInt(lw.informer.LastSyncResourceVersion(), 10, 64)
 		if err != nil { // nothing was listed: the kind is absent
 			return
 		}
 		lowest = min(lowest, version)
 	}
-	nothing := d.i.k.object(d.i.of)
+	nothing := d.i.k.object(d.i.representation)
 	nothing.SetResourceVersion(strconv.FormatInt(lowest, 10))
 	d.receiver.OnDelete(nothing)
 }
@@ -227,8 +230,8 @@ func (d *delivery) OnAdd(obj any, initial bool) {
 		return
 	}
 	defer d.end()
-	// An object of a first list may have been deleted since. If this is not the first list of the handler, that deletion may
-	// have been delivered by deliverDeletions.
+	// An object of a first list may have been deleted since. If this is not the first list of the handler, that
+	// deletion may have been delivered by deliverDeletions.
 	if !initial || d.initial || d.has(obj) {
 		d.deliverObject(obj, initial && d.initial)
 	}
@@ -269,8 +272,8 @@ func (d *delivery) has(obj any) bool {
 	})
 }
 
-// deliverObject delivers an object that exists: as an update if it was delivered before, and as an add if not. The caller
-// holds calls, as that of deliverDeletion does.
+// deliverObject delivers an object that exists: as an update if it was delivered before, and as an add if not. The
+// caller holds calls, as that of deliverDeletion does.
 func (h *handler) deliverObject(obj any, initial bool) {
 	name, uid := identityOf(obj)
 	was, found := h.delivered.get(name)

@@ -37,26 +37,30 @@ type kind struct {
 	working atomic.Bool // a goroutine calls reconcile
 
 	// Only reconcile and what it calls use these.
-	lastError  string        // why the kind could not be followed, as it was logged last
-	switchedAt time.Time     // when the kind was last found at another path
-	triedAt    time.Time     // when an instance was last made to replace an absent one
-	retry      time.Duration // the pause before the next try
+	lastLogged   string        // the last error that was logged: why the kind could not switch
+	lastSwitch   time.Time     // when the kind last switched to another path
+	lastInstance time.Time     // when the kind last tried to replace its instance
+	retry        time.Duration // the pause before the next try
 
-	settings [metadataOnly + 1]settings // by representation
+	settings [follow.MetadataOnly + 1]settings // by representation
 
 	mu        sync.Mutex // guards the rest
-	informers map[representation]*informer
+	informers map[follow.Representation]*informer
 	indexes   []*index
 }
 
-// settings are what a program has set on an informer before it was started. They hold for each instance to come.
-type settings struct{ transform, watchErrors atomic.Pointer[setting] }
+// settings are what a program has set on an informer before it was started. They hold for the informers of later
+// instances, too.
+type settings struct {
+	transform         atomic.Pointer[setting]
+	watchErrorHandler atomic.Pointer[setting]
+}
 
-// setting sets something on controller-runtime's informer.
+// setting sets something on an informer of controller-runtime's.
 type setting func(toolscache.SharedIndexInformer) error
 
 func (s *settings) applyTo(informer toolscache.SharedIndexInformer) {
-	for _, set := range []*setting{s.transform.Load(), s.watchErrors.Load()} {
+	for _, set := range []*setting{s.transform.Load(), s.watchErrorHandler.Load()} {
 		if set != nil {
 			_ = (*set)(informer) // it fails for an informer that was started
 		}
@@ -65,40 +69,27 @@ func (s *settings) applyTo(informer toolscache.SharedIndexInformer) {
 
 // index is a call of IndexField or AddIndexers.
 type index struct {
-	of  representation
-	add func(*instance) error
-}
-
-// representation is the Go type in which a program wants objects. controller-runtime has an informer for each.
-type representation int
-
-const (
-	typed representation = iota
-	unstructuredObjects
-	metadataOnly
-)
-
-func representationOf(obj runtime.Object) representation {
-	switch obj.(type) {
-	case runtime.Unstructured:
-		return unstructuredObjects
-	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
-		return metadataOnly
-	}
-	return typed
+	representation follow.Representation
+	add            func(*instance) error
 }
 
 // object returns an object of the kind in a representation.
-func (k *kind) object(of representation) client.Object { return newObject(k.c.opts.Scheme, k.gvk, of) }
+func (k *kind) object(representation follow.Representation) client.Object {
+	return newObject(k.c.opts.Scheme, k.gvk, representation)
+}
 
-func newObject(scheme *runtime.Scheme, gvk schema.GroupVersionKind, of representation) client.Object {
-	var obj client.Object = &unstructured.Unstructured{}
-	switch of {
-	case metadataOnly:
+func newObject(
+	scheme *runtime.Scheme, gvk schema.GroupVersionKind, representation follow.Representation,
+) client.Object {
+	var obj client.Object
+	switch representation {
+	case follow.Typed:
+		typed, _ := scheme.New(gvk)
+		obj, _ = typed.(client.Object)
+	case follow.Unstructured:
+		obj = &unstructured.Unstructured{}
+	case follow.MetadataOnly:
 		obj = &metav1.PartialObjectMetadata{}
-	case typed:
-		made, _ := scheme.New(gvk)
-		obj, _ = made.(client.Object)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
 	return obj
@@ -106,22 +97,22 @@ func newObject(scheme *runtime.Scheme, gvk schema.GroupVersionKind, of represent
 
 // newKind makes a kind that is served with a mapping.
 func newKind(c *followingCache, gvk schema.GroupVersionKind, mapping *meta.RESTMapping) (*kind, error) {
-	k := &kind{c: c, gvk: gvk, informers: map[representation]*informer{}}
+	k := &kind{c: c, gvk: gvk, informers: map[follow.Representation]*informer{}}
 	first, err := newInstance(k, mapping, present)
 	k.current.Store(first)
 	return k, err
 }
 
-// newAbsentKind makes a kind that is not served. It has an instance when it is served.
+// newAbsentKind makes a kind that is not served. Its first instance is absent.
 func newAbsentKind(c *followingCache, gvk schema.GroupVersionKind, reason error) (*kind, error) {
-	k := &kind{c: c, gvk: gvk, informers: map[representation]*informer{}}
+	k := &kind{c: c, gvk: gvk, informers: map[follow.Representation]*informer{}}
 	first, err := newAbsentInstance(k, reason)
 	k.current.Store(first)
 	return k, err
 }
 
-// optional reports whether the kind may be absent: cache.Options.ByObject names it.
-func (k *kind) optional() bool { return k.c.byObject[k.gvk] != nil }
+// isOptional reports whether the kind may be absent.
+func (k *kind) isOptional() bool { return k.c.isOptional(k.gvk) }
 
 // start starts the current instance, and follows the kind until ctx ends or end is called.
 func (k *kind) start(ctx context.Context) {
@@ -143,8 +134,8 @@ func (k *kind) end() {
 // ended reports whether the kind was started, and then ended: by end, or with the cache.
 func (k *kind) ended() bool { return k.started.Load() && k.ctx.Err() != nil }
 
-// wake makes the kind compare its current instance with what the mapper knows. It never blocks. A goroutine does the work,
-// which ends when there is nothing left to do.
+// wake makes the kind compare its current instance with what the mapper knows. It never blocks. A goroutine does the
+// work, and ends when there is nothing left to do.
 func (k *kind) wake() {
 	k.woken.Store(true)
 	if !k.started.Load() || k.ctx.Err() != nil || !k.working.CompareAndSwap(false, true) {
@@ -155,70 +146,83 @@ func (k *kind) wake() {
 			k.reconcile(k.ctx)
 		}
 		k.working.Store(false)
-		if k.woken.Load() { // since the last look at it
+		if k.woken.Load() { // it was woken after the loop had ended, and before that was visible
 			k.wake()
 		}
 	})
 }
 
 const (
-	// pace is the shortest time from one instance of a kind to the next.
-	pace = time.Second
+	// minSwitchInterval is the shortest time between two tries to replace the instance of a kind, and between two
+	// live reads that have to show the same.
+	minSwitchInterval = time.Second
 
-	// patience is the longest pause between two tries to switch a kind, if nothing else happens; and how long after a kind
-	// has switched one of several API servers may still show where it was before.
-	patience = 30 * time.Second
+	// maxRetryInterval is the longest pause between two tries to replace the instance of a kind, if nothing else
+	// happens.
+	maxRetryInterval = 30 * time.Second
+
+	// replicaLag is for how long one of several API servers may still show the former scope or plural of a kind.
+	replicaLag = 30 * time.Second
 )
 
 // reconcile replaces the current instance if it is not right for what the mapper knows.
 func (k *kind) reconcile(ctx context.Context) {
 	current := k.current.Load()
 	mapping, err := k.c.mapper.KnownMapping(k.gvk)
-	switch {
-	case meta.IsNoMatchError(err):
+	if meta.IsNoMatchError(err) {
 		current.become(outdated)
 		k.reconcileRemoved(ctx, current)
-	case k.optional() && !current.is(absent) && current.forbidden() != nil:
-		k.replaceByAbsent(ctx, current.forbidden())
-	case err == nil && k.mustReplace(current, mapping):
+		return
+	}
+	if k.isOptional() && !current.is(absent) {
+		if forbidden := current.forbidden(); forbidden != nil {
+			k.replaceByAbsent(ctx, forbidden)
+			return
+		}
+	}
+	if err == nil && k.needsInstance(current, mapping) {
 		k.reconcileServed(ctx, mapping)
 	}
 }
 
-// mustReplace reports whether an instance with this mapping must take the place of the current one.
-func (k *kind) mustReplace(current *instance, mapping *meta.RESTMapping) bool {
-	if why := current.absentBecause(); why != nil {
-		mayNotBeListed := !meta.IsNoMatchError(why) // only another try tells whether that has changed
-		return !mayNotBeListed || time.Since(k.triedAt) >= pollInterval/2
+// needsInstance reports whether a new instance with this mapping must take the place of the current one.
+func (k *kind) needsInstance(current *instance, mapping *meta.RESTMapping) bool {
+	reason := current.absentBecause()
+	if reason == nil {
+		return current.is(outdated) || follow.Differ(mapping, current.mapping)
 	}
-	return current.is(outdated) || follow.Differ(mapping, current.mapping)
+	if meta.IsNoMatchError(reason) {
+		return true // it was not served, and it is now
+	}
+	// It may not be listed. Only another try tells whether that has changed, so there is one with each poll.
+	return time.Since(k.lastInstance) >= pollInterval/2
 }
 
 // reconcileServed switches the kind to a mapping, and tries again later if that is not possible now.
 func (k *kind) reconcileServed(ctx context.Context, mapping *meta.RESTMapping) {
-	began := time.Now()
-	k.triedAt = began
+	k.lastInstance = time.Now()
 	if k.switchTo(ctx, mapping) {
 		k.retry = 0
 		k.wake() // for what has happened since
 	} else {
 		k.retryLater()
 	}
-	pause(ctx, pace-time.Since(began))
+	pause(ctx, minSwitchInterval-time.Since(k.lastInstance))
 }
 
-// reconcileRemoved makes an optional kind absent, once two reads have shown that it is not served. Of any other kind the
-// current instance stays, as in controller-runtime: the server has told it of each object that was deleted.
+// reconcileRemoved makes an optional kind absent, once two reads have shown that it is not served. Any other kind
+// keeps its current instance, as in controller-runtime: the server has sent the deletion of each object.
 func (k *kind) reconcileRemoved(ctx context.Context, current *instance) {
-	if why := current.absentBecause(); why != nil && !meta.IsNoMatchError(why) {
-		_, why = k.c.mapper.KnownMapping(k.gvk)
-		k.waitsFor(current, why)
+	reason := current.absentBecause()
+	if reason != nil && !meta.IsNoMatchError(reason) { // it was forbidden, and now it is not served
+		_, reason = k.c.mapper.KnownMapping(k.gvk)
+		k.setWaiting(current, reason)
 		return
 	}
-	if !k.optional() || current.is(absent) {
+	if !k.isOptional() || current.is(absent) {
 		return
 	}
-	removed, reason := k.confirmedRemoved(ctx)
+	removed, reason := k.confirmRemoved(ctx)
 	if !removed {
 		k.retryLater()
 		return
@@ -227,57 +231,49 @@ func (k *kind) reconcileRemoved(ctx context.Context, current *instance) {
 	k.replaceByAbsent(ctx, reason)
 }
 
-// confirmedRemoved reports whether two live reads, a second apart, have shown that the kind is not served, because one of
-// several API servers may be behind. It returns the NoMatch of the second.
-func (k *kind) confirmedRemoved(ctx context.Context) (bool, error) {
-	if _, err := k.c.mapper.Confirm(ctx, k.gvk, follow.WaitUntilRead); !meta.IsNoMatchError(err) {
+// confirmRemoved reports whether two live reads, a second apart, have shown that the kind is not served. One of
+// several API servers may be behind. It returns the NoMatch of the second read.
+func (k *kind) confirmRemoved(ctx context.Context) (bool, error) {
+	_, err := k.c.mapper.Confirm(ctx, k.gvk, follow.WaitUntilRead)
+	if !meta.IsNoMatchError(err) {
 		return false, err
 	}
-	pause(ctx, pace)
-	_, err := k.c.mapper.Confirm(ctx, k.gvk, follow.WaitUntilRead)
+	pause(ctx, minSwitchInterval)
+	_, err = k.c.mapper.Confirm(ctx, k.gvk, follow.WaitUntilRead)
 	return meta.IsNoMatchError(err), err
 }
 
 // retryLater wakes the kind after a pause, which grows from 1 to 30 seconds.
 func (k *kind) retryLater() {
-	k.retry = min(max(pace, 2*k.retry), patience)
+	k.retry = min(max(minSwitchInterval, 2*k.retry), maxRetryInterval)
 	time.AfterFunc(k.retry, k.wake)
 }
 
-// switchTo makes an instance with a mapping the current one, as soon as that has all that the current one has and is
-// ready. It gives up if ctx ends, if the kind is not at that path, or if there can be no such instance.
-func (k *kind) switchTo(ctx context.Context, mapping *meta.RESTMapping) (switched bool) {
-	began, old := time.Now(), k.current.Load()
+// switchTo makes an instance with a mapping the current one, as soon as that has listed all that the current one has.
+// It reports whether it did. It gives up if ctx ends, if the kind is not at that path, or if there can be no such
+// instance.
+func (k *kind) switchTo(ctx context.Context, mapping *meta.RESTMapping) bool {
+	began := time.Now()
+	old := k.current.Load()
 	wasAbsent := old.is(absent)
 	next, err := newInstance(k, mapping, filling)
 	if err != nil {
-		k.logCannot(mapping, err)
+		k.logCannotSwitch(mapping, err)
 		return false
 	}
 	next.start(ctx)
-	for {
-		seen := k.changes.Load()
-		if err := k.fill(ctx, next); err != nil {
-			k.logCannot(mapping, err)
-			next.end()
-			return false
-		}
-		if !k.awaitReady(ctx, next, old) || !k.confirmedServed(ctx, next, began) {
-			next.end()
-			return false
-		}
-		if k.swap(ctx, next, seen) {
-			break
-		}
+	if !k.fillAndSwap(ctx, next, old, began) {
+		next.end()
+		return false
 	}
-	k.lastError = ""
+	k.lastLogged = ""
 	old.end()
 	if wasAbsent {
-		k.served(mapping)
+		k.noteServed(mapping)
 		return true
 	}
 	if follow.Differ(old.mapping, mapping) {
-		k.switchedAt = time.Now()
+		k.lastSwitch = time.Now()
 	}
 	k.c.mapper.ReportSwitch("cache")
 	log.Log.WithName("fresh").Info("The cache follows a kind", "kind", k.gvk.String(),
@@ -286,23 +282,41 @@ func (k *kind) switchTo(ctx context.Context, mapping *meta.RESTMapping) (switche
 	return true
 }
 
+// fillAndSwap makes an instance the current one when it has listed all, and the kind is at its path. It begins again
+// whenever the current instance gets or loses an informer meanwhile.
+func (k *kind) fillAndSwap(ctx context.Context, next, old *instance, began time.Time) bool {
+	for {
+		changes := k.changes.Load()
+		if err := k.copyInformers(ctx, next); err != nil {
+			k.logCannotSwitch(next.mapping, err)
+			return false
+		}
+		if !k.waitUntilListed(ctx, next, old) || !k.confirmServed(ctx, next, began) {
+			return false
+		}
+		if k.swap(ctx, next, changes) {
+			return true
+		}
+	}
+}
+
 // replaceByAbsent makes an absent instance the current one. It has nothing to list, so it is ready at once.
 func (k *kind) replaceByAbsent(ctx context.Context, reason error) {
 	old := k.current.Load()
 	next, err := newAbsentInstance(k, reason)
 	if err != nil {
-		k.logCannot(old.mapping, err)
+		k.logCannotSwitch(old.mapping, err)
 		return
 	}
 	next.start(ctx)
 	for {
-		seen := k.changes.Load()
-		if err := k.fill(ctx, next); err != nil {
-			k.logCannot(old.mapping, err)
+		changes := k.changes.Load()
+		if err := k.copyInformers(ctx, next); err != nil {
+			k.logCannotSwitch(old.mapping, err)
 			next.end()
 			return
 		}
-		if k.swap(ctx, next, seen) {
+		if k.swap(ctx, next, changes) {
 			break
 		}
 		if ctx.Err() != nil {
@@ -310,23 +324,24 @@ func (k *kind) replaceByAbsent(ctx context.Context, reason error) {
 			return
 		}
 	}
-	k.lastError = ""
-	k.waitsFor(next, reason)
+	k.lastLogged = ""
+	k.setWaiting(next, reason)
 	old.end()
 }
 
-// fill gives an instance the indexes and informers that the current one has, and takes others from it.
-func (k *kind) fill(ctx context.Context, next *instance) (err error) {
+// copyInformers gives an instance the informers and indexes that the current one has, and removes others from it.
+func (k *kind) copyInformers(ctx context.Context, next *instance) (err error) {
 	k.mu.Lock()
-	indexes, wanted := slices.Clone(k.indexes), k.current.Load().representations()
+	indexes := slices.Clone(k.indexes)
+	wanted := k.current.Load().representations()
 	k.mu.Unlock()
-	for _, of := range next.representations() {
-		if !slices.Contains(wanted, of) || next.hasOtherIndexes(of, indexes) {
-			err = errors.Join(err, next.remove(ctx, of))
+	for _, representation := range next.representations() {
+		if !slices.Contains(wanted, representation) || next.hasOtherIndexes(representation, indexes) {
+			err = errors.Join(err, next.remove(ctx, representation))
 		}
 	}
-	for _, of := range wanted {
-		_, failed := next.informer(ctx, of)
+	for _, representation := range wanted {
+		_, failed := next.informer(ctx, representation)
 		err = errors.Join(err, failed)
 	}
 	for _, x := range indexes {
@@ -335,20 +350,21 @@ func (k *kind) fill(ctx context.Context, next *instance) (err error) {
 	return err
 }
 
-// awaitReady waits until an instance can take the place of the current one. It returns false if ctx ends, if the kind is
-// not, or no longer, at the path of the instance, or if that may not be listed and there is nothing to replace.
-func (k *kind) awaitReady(ctx context.Context, next, old *instance) bool {
-	for wait := 10 * time.Millisecond; !next.canReplace(old); wait = min(2*wait, pace) {
+// waitUntilListed waits until an instance has listed what it needs to take the place of the current one. It returns
+// false if ctx ends, if the kind is not at the path of the instance, or if the kind may not be listed and the current
+// one is absent.
+func (k *kind) waitUntilListed(ctx context.Context, next, old *instance) bool {
+	for wait := 10 * time.Millisecond; !next.canReplace(old); wait = min(2*wait, time.Second) {
 		pause(ctx, wait)
 		if ctx.Err() != nil || !k.isServedAt(next) {
 			return false
 		}
-		if why := next.forbidden(); why != nil && old.is(absent) {
-			k.waitsFor(old, why)
+		if forbidden := next.forbidden(); forbidden != nil && old.is(absent) {
+			k.setWaiting(old, forbidden)
 			return false
 		}
 		if err := next.lastError(); err != nil {
-			k.logCannot(next.mapping, err)
+			k.logCannotSwitch(next.mapping, err)
 		}
 	}
 	return ctx.Err() == nil
@@ -363,24 +379,24 @@ func (k *kind) isServedAt(next *instance) bool {
 	return err == nil && !follow.Differ(mapping, next.mapping)
 }
 
-// confirmedServed reports whether the kind is at the path of an instance, which has listed it. One of several API servers
-// may be behind: so if the kind has switched just before, a second read, a second after the first, has to show the same. If
-// the mapper may not read, what is known counts.
-func (k *kind) confirmedServed(ctx context.Context, next *instance, began time.Time) bool {
-	if k.switchedAt.IsZero() || time.Since(k.switchedAt) > patience {
+// confirmServed reports whether the kind is at the path of an instance, which has listed it. If the kind has switched
+// a moment ago, one of several API servers may be behind. Then a second read, a second after the first, has to show
+// the same. If the mapper may not read now, what it knows counts.
+func (k *kind) confirmServed(ctx context.Context, next *instance, began time.Time) bool {
+	if k.lastSwitch.IsZero() || time.Since(k.lastSwitch) > replicaLag {
 		return true
 	}
-	pause(ctx, pace-time.Since(began))
+	pause(ctx, minSwitchInterval-time.Since(began))
 	_, _ = k.c.mapper.Confirm(ctx, k.gvk, follow.WaitBriefly)
 	return ctx.Err() == nil && k.isServedAt(next)
 }
 
-// swap makes an instance the current one, unless there were changes since those that it has seen or the kind has ended, and
-// reports that. Nobody waits for handlers, which may block.
-func (k *kind) swap(ctx context.Context, next *instance, seen int64) bool {
+// swap makes an instance the current one, unless the kind has ended, or informers or indexes were added or removed
+// since changes was read. It reports whether it did. It does not wait for handlers, which may block.
+func (k *kind) swap(ctx context.Context, next *instance, changes int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.changes.Load() != seen || ctx.Err() != nil || k.current.Load().is(retired) {
+	if k.changes.Load() != changes || ctx.Err() != nil || k.current.Load().is(retired) {
 		return false
 	}
 	next.become(present) // unless it is absent
@@ -391,37 +407,39 @@ func (k *kind) swap(ctx context.Context, next *instance, seen int64) bool {
 	return true
 }
 
-// informer returns the informer of a representation; nil if the instance is no longer the current one.
-func (k *kind) informer(ctx context.Context, of representation, from *instance) (cache.Informer, error) {
+// informer returns the informer of a representation. It returns nil if the instance is no longer the current one.
+func (k *kind) informer(
+	ctx context.Context, representation follow.Representation, from *instance,
+) (cache.Informer, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if from.is(retired) {
 		return nil, nil
 	}
-	if k.informers[of] == nil {
-		upstream, err := from.informer(ctx, of) // anew: it may have been removed meanwhile
+	if k.informers[representation] == nil {
+		upstream, err := from.informer(ctx, representation) // it may have been removed since the caller has got it
 		if err != nil {
 			return nil, err
 		}
-		k.informers[of] = newInformer(k, of, upstream, from)
+		k.informers[representation] = newInformer(k, representation, upstream, from)
 	}
-	return k.informers[of].public, nil
+	return k.informers[representation].public, nil
 }
 
-// remove removes the informer of a representation, and reports whether the kind stays. It ends with its last informer: a
-// caller that has got the kind just before looks it up anew.
-func (k *kind) remove(ctx context.Context, of representation) (stays bool, err error) {
+// remove removes the informer of a representation, and reports whether the kind stays. It ends with its last
+// informer: a caller that has got the kind just before looks it up again.
+func (k *kind) remove(ctx context.Context, representation follow.Representation) (stays bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	current := k.current.Load()
-	if i := k.informers[of]; i != nil {
+	if i := k.informers[representation]; i != nil {
 		i.removed = true
-		delete(k.informers, of)
+		delete(k.informers, representation)
 	}
-	k.indexes = slices.DeleteFunc(k.indexes, func(x *index) bool { return x.of == of })
-	k.settings[of].transform.Store(nil)
-	k.settings[of].watchErrors.Store(nil)
-	err = current.remove(ctx, of)
+	k.indexes = slices.DeleteFunc(k.indexes, func(x *index) bool { return x.representation == representation })
+	k.settings[representation].transform.Store(nil)
+	k.settings[representation].watchErrorHandler.Store(nil)
+	err = current.remove(ctx, representation)
 	k.changes.Add(1)
 	stays = len(current.representations()) > 0
 	if !stays {
@@ -430,32 +448,43 @@ func (k *kind) remove(ctx context.Context, of representation) (stays bool, err e
 	return stays, err
 }
 
-// addIndex adds an index to the kind, now and in each instance to come, or reports that the kind has ended.
+// addIndex adds an index to the current instance and to each later one, or reports that the kind has ended.
 func (k *kind) addIndex(x *index) (ended bool, err error) {
 	for {
 		current := k.current.Load()
 		err := current.index(x)
-		k.mu.Lock()
-		same := k.current.Load() == current
-		ended := same && current.is(retired)
-		if same && !ended && err == nil {
-			k.indexes = append(k.indexes, x)
-			k.changes.Add(1)
-		}
-		k.mu.Unlock()
-		if same {
+		if noted, ended := k.noteIndex(x, current, err); noted {
 			return ended, err
 		}
 	}
 }
 
-// logCannot logs why the kind can't be followed, once for each reason.
-func (k *kind) logCannot(mapping *meta.RESTMapping, err error) {
-	if err.Error() == k.lastError {
+// noteIndex notes an index that was added to an instance, unless that failed. It reports whether the instance is
+// still the current one, and whether the kind has ended.
+func (k *kind) noteIndex(x *index, in *instance, failed error) (noted, ended bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.current.Load() != in {
+		return false, false
+	}
+	if in.is(retired) {
+		return true, true
+	}
+	if failed == nil {
+		k.indexes = append(k.indexes, x)
+		k.changes.Add(1)
+	}
+	return true, false
+}
+
+// logCannotSwitch logs why the kind cannot switch to a mapping, unless that was the last thing that it logged.
+func (k *kind) logCannotSwitch(mapping *meta.RESTMapping, err error) {
+	if err.Error() == k.lastLogged {
 		return
 	}
-	k.lastError = err.Error()
-	log.Log.WithName("fresh").Error(err, "The cache keeps what it has of a kind, because it cannot follow it to another path",
+	k.lastLogged = err.Error()
+	log.Log.WithName("fresh").Error(err,
+		"The cache keeps what it has of a kind, because it cannot follow it to another path",
 		"kind", k.gvk.String(), "resource", mapping.Resource.Resource, "scope", mapping.Scope.Name())
 }
 

@@ -14,18 +14,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kindTable has the kinds of a cache. Whoever changes it holds the mutex of the cache. Readers take no lock, because its
-// maps are replaced and never changed: each Get and List of a program reads from it.
+// kindTable has the kinds of a cache. Whoever changes it holds the mutex of the cache. Readers take no lock, because
+// its maps are replaced and never changed: each Get and List of a program reads from it.
 type kindTable struct {
 	current atomic.Pointer[kindMaps]
 }
 
-// kindMaps are the kinds by GroupVersionKind, and by what objects that were read say of themselves. The latter spares a read
-// the parsing of an apiVersion and the search of a scheme.
+// kindMaps are the kinds by GroupVersionKind, and by what objects that were read say of themselves. The latter spares
+// a read the parsing of an apiVersion and the search of a scheme.
 type kindMaps struct {
 	byGVK  map[schema.GroupVersionKind]*kind
 	byType map[reflect.Type]*kind        // by the Go type of typed objects and lists, unless the type has several kinds
-	byName map[string][]kindWithTypeMeta // by the kind that unstructured and metadata-only objects and lists say they are of
+	byName map[string][]kindWithTypeMeta // by the kind in unstructured and metadata-only objects and lists
 }
 
 // typeMeta is what an object, or a list of objects, says of its kind.
@@ -94,8 +94,8 @@ func (t *kindTable) add(k *kind) {
 	t.change(func(next *kindMaps) { next.byGVK[k.gvk] = k })
 }
 
-// remember notes that an object or a list is of a kind, unless the table has that, or no longer has the kind. If it is typed,
-// its Go type must have no other kind.
+// remember notes that an object or a list is of a kind, unless the table has that, or no longer has the kind. If it
+// is typed, its Go type must have no other kind.
 func (t *kindTable) remember(obj runtime.Object, k *kind) {
 	if t.get(k.gvk) != k || t.ofObject(obj) == k {
 		return
@@ -117,7 +117,8 @@ func (t *kindTable) remove(k *kind) {
 		delete(next.byGVK, k.gvk)
 		maps.DeleteFunc(next.byType, func(_ reflect.Type, other *kind) bool { return other == k })
 		for name, known := range next.byName {
-			next.byName[name] = slices.DeleteFunc(slices.Clone(known), func(other kindWithTypeMeta) bool { return other.of == k })
+			isOfKind := func(other kindWithTypeMeta) bool { return other.of == k }
+			next.byName[name] = slices.DeleteFunc(slices.Clone(known), isOfKind)
 		}
 	})
 }

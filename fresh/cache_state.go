@@ -5,8 +5,8 @@ package fresh
 import "slices"
 
 // state is what an instance is to its kind. A kind in a cache has the state of its current instance, which is the one
-// that reads and handlers use. While the kind switches to another REST path it has a second instance, which is filling.
-// The package documentation has the table of transitions, and next has it as code.
+// that reads and handlers use. While the kind switches to another REST path it has a second instance, which is
+// filling. The package documentation has the table of transitions, and next has it as code.
 type state int32
 
 const (
@@ -16,18 +16,18 @@ const (
 	// present: the instance is the current one, and its path was right when it last listed its objects.
 	present
 
-	// outdated: the instance is the current one, and it is still read. But a read of the server has shown that the kind
-	// was removed, or that it is served although its path has refused a request. If the kind is served, another instance
-	// takes the place of this one, even if that has the same path. A first list that comes to this instance before that
-	// makes it present again.
+	// outdated: the instance is the current one, and it is still read. But a read of the server has shown that the
+	// kind was removed, or that it is served although its path has refused a request. If the kind is served, another
+	// instance takes the place of this one, even if that has the same path. If this instance lists its objects
+	// before, it is present again.
 	outdated
 
-	// absent: the kind, which cache.Options.ByObject names, is not served, or may not be listed. The instance has no
-	// objects and sends no request, and a read returns the reason. It is the current one from the moment it is ready.
+	// absent: the instance is the current one of a kind that cache.Options.ByObject names, and that is not served or
+	// may not be listed. It has no objects and sends no requests, and a read returns the reason.
 	absent
 
 	// retired: another instance is the current one, the kind has left the cache, or the instance was never needed. It
-	// has no more requests to send, and ends once nobody waits for its first list.
+	// sends no more requests, and ends once nobody waits for its first list.
 	retired
 )
 

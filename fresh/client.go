@@ -26,38 +26,37 @@ import (
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// NewClient is client.New for a client that follows its mapper: options.Mapper, or a
-// *DynamicRESTMapper of its own if that is nil. It fits into NewClient of ctrl.Options. It sends no
-// request. Its errors are upstream's.
+// NewClient is client.New for a client that follows its mapper: options.Mapper, or a *DynamicRESTMapper of its own if
+// that is nil. It fits into NewClient of ctrl.Options. It sends no request. Its errors are upstream's.
 //
-// A read that meets a wrong path is sent once more, to the right one. A write is sent once more only if
-// the server cannot have executed the first, and only to the same scope.
+// If the server shows that the path of a read is wrong, the read is sent once more, to the right one. A write is sent
+// once more only if the server cannot have executed the first one, and only if the scope of the kind is the same.
 func NewClient(config *rest.Config, options client.Options) (client.Client, error) {
-	c, err := newFollowing(config, &options)
-	switch {
-	case err != nil:
+	c, err := newFollowingClient(config, &options)
+	if err != nil {
 		return nil, err
-	case c == nil:
+	}
+	if c == nil {
 		return newOther(config, options)
 	}
 	return c, nil
 }
 
-// NewWithWatch is client.NewWithWatch for a client that follows its mapper, as NewClient has it. What
-// options say of writes holds on every release of controller-runtime.
+// NewWithWatch is client.NewWithWatch for a client that follows its mapper, as NewClient has it. What the options say
+// of writes holds on every release of controller-runtime.
 func NewWithWatch(config *rest.Config, options client.Options) (client.WithWatch, error) {
-	c, err := newFollowing(config, &options)
-	switch {
-	case err != nil:
+	c, err := newFollowingClient(config, &options)
+	if err != nil {
 		return nil, err
-	case c == nil:
+	}
+	if c == nil {
 		return newOtherWithWatch(config, options)
 	}
 	return followingWatch{c}, nil
 }
 
-// newFollowing returns nil if the mapper is not one that is followed.
-func newFollowing(config *rest.Config, options *client.Options) (*followingClient, error) {
+// newFollowingClient returns nil if the mapper is not one that can be followed.
+func newFollowingClient(config *rest.Config, options *client.Options) (*followingClient, error) {
 	if config == nil {
 		return nil, nil // upstream has the error
 	}
@@ -73,29 +72,44 @@ func newFollowing(config *rest.Config, options *client.Options) (*followingClien
 	if mapper == nil {
 		return nil, nil
 	}
-	c := &followingClient{config: named, options: *options, mapper: mapper, uncached: map[schema.GroupVersionKind]bool{}}
-	c.kinds = follow.Kinds{Scheme: options.Scheme, Find: crapiutil.GVKForObject}
+	c := &followingClient{
+		config:   named,
+		options:  *options,
+		mapper:   mapper,
+		kinds:    follow.Kinds{Scheme: options.Scheme, Find: crapiutil.GVKForObject},
+		uncached: map[schema.GroupVersionKind]bool{},
+	}
 	if options.DryRun != nil { // the caller may change what it has given
 		c.options.DryRun = ptr.To(*options.DryRun)
 	}
 	if options.Cache != nil && options.Cache.Reader != nil {
-		c.cache = ptr.To(*options.Cache)
-		c.cache.DisableFor = nil
-		for _, obj := range options.Cache.DisableFor {
-			gvk, err := crapiutil.GVKForObject(obj, options.Scheme)
-			if err != nil {
-				return nil, err
-			}
-			c.uncached[gvk] = true
-			kind := &metav1.PartialObjectMetadata{}
-			kind.SetGroupVersionKind(gvk)
-			c.cache.DisableFor = append(c.cache.DisableFor, kind)
+		if err := c.setCache(*options.Cache); err != nil {
+			return nil, err
 		}
-		c.options.Cache = c.cache
 	}
-	c.moved.Store(&map[schema.GroupVersionKind]*pinned{})
-	c.first, err = c.pin()
+	c.replacements.Store(&map[schema.GroupVersionKind]*upstreamClient{})
+	c.first, err = c.newUpstream()
 	return c, err
+}
+
+// setCache makes the client read from a cache. The objects of DisableFor are replaced, because the caller may change
+// them.
+func (c *followingClient) setCache(options client.CacheOptions) error {
+	objects := options.DisableFor
+	options.DisableFor = nil
+	for _, obj := range objects {
+		gvk, err := crapiutil.GVKForObject(obj, c.options.Scheme)
+		if err != nil {
+			return err
+		}
+		c.uncached[gvk] = true
+		ofKind := &metav1.PartialObjectMetadata{}
+		ofKind.SetGroupVersionKind(gvk)
+		options.DisableFor = append(options.DisableFor, ofKind)
+	}
+	c.cache = &options
+	c.options.Cache = c.cache
+	return nil
 }
 
 // followingClient sends each request through an upstream client that has the right mapping.
@@ -104,129 +118,144 @@ type followingClient struct {
 	options client.Options
 	mapper  *follow.Mapper
 	kinds   follow.Kinds
-	first   *pinned                                             // for the kinds that have not moved since it was made
-	moved   atomic.Pointer[map[schema.GroupVersionKind]*pinned] // for the others; the map is never changed, but replaced
-	mu      sync.Mutex                                          // held to replace one of these; no request is sent meanwhile
 
 	cache    *client.CacheOptions // nil: nothing is read from a cache
 	uncached map[schema.GroupVersionKind]bool
+
+	// first is for each kind that has no replacement. A kind gets a replacement when its mapping is no longer the one
+	// that its upstream client has. The map is replaced and never changed.
+	first        *upstreamClient
+	replacements atomic.Pointer[map[schema.GroupVersionKind]*upstreamClient]
+	mu           sync.Mutex // held to replace the map. No request is sent meanwhile
 }
 
-// pinned is an upstream client, and the mappings that it has.
-type pinned struct {
+// upstreamClient is a client of controller-runtime's, and the mappings that it uses.
+type upstreamClient struct {
 	client.Client
-	pins     *pins
-	watching func() (client.WithWatch, error) // an upstream client that watches with them
-	leave    func(now *meta.RESTMapping)      // removes the handlers that it has left at the cache
+	mappings       *firstMappings
+	withWatch      func() (client.WithWatch, error)   // makes one that also watches, at the first call
+	removeHandlers func(newMapping *meta.RESTMapping) // removes the handlers of a kind that it has added to the cache
 }
 
-// pin returns an upstream client that keeps the first mapping of each kind.
-func (c *followingClient) pin() (p *pinned, err error) {
+// newUpstream returns an upstream client that uses the first mapping of each kind, whatever the mapper says later.
+func (c *followingClient) newUpstream() (*upstreamClient, error) {
 	options := c.options
-	p = &pinned{pins: &pins{RESTMapper: options.Mapper, lookup: c.mapper.Mapping}, leave: func(*meta.RESTMapping) {}}
-	options.Mapper = p.pins
+	u := &upstreamClient{
+		mappings:       &firstMappings{RESTMapper: options.Mapper, lookup: c.mapper.Mapping},
+		removeHandlers: func(*meta.RESTMapping) {},
+	}
+	options.Mapper = u.mappings
 	if c.cache != nil {
-		if has, ok := c.cache.Reader.(interface {
+		if following, ok := c.cache.Reader.(interface {
 			View() (client.Reader, func(*meta.RESTMapping))
 		}); ok {
-			viewed := *c.cache
-			viewed.Reader, p.leave = has.View()
-			options.Cache = &viewed
+			withView := *c.cache
+			withView.Reader, u.removeHandlers = following.View()
+			options.Cache = &withView
 		}
 	}
-	p.watching = sync.OnceValues(func() (client.WithWatch, error) { return client.NewWithWatch(c.config, options) })
-	p.Client, err = client.New(c.config, options)
-	return p, err
+	u.withWatch = sync.OnceValues(func() (client.WithWatch, error) { return client.NewWithWatch(c.config, options) })
+	var err error
+	u.Client, err = client.New(c.config, options)
+	return u, err
 }
 
-// pins is a mapper that keeps the first mapping of each kind in a version.
-type pins struct {
+// firstMappings is a mapper that keeps the first mapping of each kind in a version.
+type firstMappings struct {
 	meta.RESTMapper
 	lookup func(schema.GroupVersionKind) (*meta.RESTMapping, error)
-	first  follow.Map[schema.GroupVersionKind, *meta.RESTMapping]
+	byKind follow.Map[schema.GroupVersionKind, *meta.RESTMapping]
 }
 
-func (p *pins) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+func (f *firstMappings) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	if len(versions) != 1 {
-		return p.RESTMapper.RESTMapping(gk, versions...)
+		return f.RESTMapper.RESTMapping(gk, versions...)
 	}
 	gvk := gk.WithVersion(versions[0])
-	if first := p.first.Get(gvk); first != nil {
+	if first := f.byKind.Get(gvk); first != nil {
 		return first, nil
 	}
-	mapping, err := p.lookup(gvk)
+	mapping, err := f.lookup(gvk)
 	if err != nil {
 		return nil, err
 	}
-	return p.first.LoadOrStore(gvk, mapping), nil
+	return f.byKind.LoadOrStore(gvk, mapping), nil
 }
 
-// of returns the client for a kind.
-func (c *followingClient) of(gvk schema.GroupVersionKind) *pinned {
-	return cmp.Or((*c.moved.Load())[gvk], c.first)
+// upstreamOf returns the upstream client of a kind.
+func (c *followingClient) upstreamOf(gvk schema.GroupVersionKind) *upstreamClient {
+	return cmp.Or((*c.replacements.Load())[gvk], c.first)
 }
 
-// at returns the client that has the present mapping of a kind, and that mapping: the one that a request is
-// judged by is the one that it is sent with.
-func (c *followingClient) at(gvk schema.GroupVersionKind) (*pinned, *meta.RESTMapping, error) {
+// route is how a request is sent: an upstream client, and the mapping which that has for the kind. The answer is
+// judged by this mapping, and not by what the mapper knows by then.
+type route struct {
+	upstream *upstreamClient
+	mapping  *meta.RESTMapping
+}
+
+// currentRoute returns the route to the path at which the mapper knows a kind now.
+func (c *followingClient) currentRoute(gvk schema.GroupVersionKind) (route, error) {
 	now, err := c.mapper.Mapping(gvk)
 	if err != nil {
-		return nil, nil, err
+		return route{}, err
 	}
-	has := c.of(gvk)
-	used := has.pins.first.LoadOrStore(gvk, now)
+	upstream := c.upstreamOf(gvk)
+	used := upstream.mappings.byKind.LoadOrStore(gvk, now)
 	if !follow.Differ(used, now) {
-		return has, used, nil
+		return route{upstream, used}, nil
 	}
-	next, err := c.replace(now, has)
+	next, err := c.replace(upstream, now)
 	if err != nil {
-		return nil, nil, err
+		return route{}, err
 	}
-	if next.pins.first.LoadOrStore(gvk, now) == now {
+	if next.mappings.byKind.LoadOrStore(gvk, now) == now {
 		c.mapper.ReportSwitch("client")
 		log.Log.WithName("fresh").Info("The client follows a kind to another path", "kind", gvk.String(),
-			"oldResource", used.Resource.Resource, "oldScope", used.Scope.Name(), "resource", now.Resource.Resource, "scope", now.Scope.Name())
+			"oldResource", used.Resource.Resource, "oldScope", used.Scope.Name(),
+			"resource", now.Resource.Resource, "scope", now.Scope.Name())
 	}
-	return next, next.pins.first.Get(gvk), nil
+	return route{next, next.mappings.byKind.Get(gvk)}, nil
 }
 
-// replace returns a new client for a kind, which has no mapping yet, instead of one that has an old mapping.
-func (c *followingClient) replace(now *meta.RESTMapping, has *pinned) (*pinned, error) {
-	gvk := now.GroupVersionKind
+// replace returns a new upstream client for the kind of a mapping, in place of one that has another mapping.
+func (c *followingClient) replace(old *upstreamClient, newMapping *meta.RESTMapping) (*upstreamClient, error) {
+	gvk := newMapping.GroupVersionKind
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if other := c.of(gvk); other != has {
+	if other := c.upstreamOf(gvk); other != old {
 		return other, nil
 	}
-	next, err := c.pin()
-	if err == nil {
-		moved := maps.Clone(*c.moved.Load())
-		moved[gvk] = next
-		c.moved.Store(&moved)
-		has.leave(now)
+	next, err := c.newUpstream()
+	if err != nil {
+		return nil, err
 	}
-	return next, err
+	replacements := maps.Clone(*c.replacements.Load())
+	replacements[gvk] = next
+	c.replacements.Store(&replacements)
+	old.removeHandlers(newMapping)
+	return next, nil
 }
 
-// access says what a request does.
-type access int
+// operation is what a request does.
+type operation int
 
 const (
-	reads access = iota
-	lists
-	writes
+	readsObject operation = iota
+	listsObjects
+	writesObject
 )
 
 // request is what a program asks for.
 type request struct {
-	does      access
+	does      operation
 	namespace string // that the caller has named; "" if none
 	obj       any
-	send      func(*pinned) error
+	send      func(client *upstreamClient) error
 
-	// contextOnly reports whether only the context of the request has the namespace: the client that
-	// NewNamespacedClient has made left it out of what is sent, because the kind was cluster-scoped then.
-	contextOnly bool
+	// onlyInContext reports whether only the context of the request has the namespace: the client that
+	// NewNamespacedClient returns left it out of what is sent, because the kind was cluster-scoped then.
+	onlyInContext bool
 }
 
 // send sends a request, and once more if its path was certainly wrong and another one is right.
@@ -235,82 +264,116 @@ func (c *followingClient) send(ctx context.Context, r request) error {
 	if err != nil {
 		return r.send(c.first) // which has upstream's error
 	}
-	at, used, err := c.allowed(gvk, r)
-	if used != nil && err != nil { // one of several API servers may be behind
-		_, _ = c.mapper.NewMapping(ctx, used, follow.ReplyContradicts)
-		at, used, err = c.allowed(gvk, r)
-	}
+	first, err := c.plan(ctx, gvk, r)
 	if err != nil {
 		return err
 	}
-	err = r.send(at)
-	doubt := c.judge(used, r, err)
-	now, unproven := c.mapper.NewMapping(ctx, used, doubt)
-	switch {
-	case meta.IsNoMatchError(unproven) && !c.mapper.Remembers(gvk):
-		return unproven // as for a client that is made now
-	case now == nil:
-		return r.answer(used, doubt, err, unproven)
+	answer := c.try(first, r)
+	newMapping, noAnswer := c.mapper.NewMapping(ctx, first.mapping, answer.reply)
+	if meta.IsNoMatchError(noAnswer) && !c.mapper.Remembers(gvk) {
+		return noAnswer // as for a client that is made now
 	}
-	at, now, failed := c.allowed(gvk, r)
-	if failed != nil {
-		return r.answer(used, doubt, err, failed)
+	if newMapping == nil {
+		return answer.result(r, noAnswer)
 	}
-	if r.does == writes && now.Scope.Name() != used.Scope.Name() {
-		return err
-	}
-	again := r.send(at)
-	if doubt := c.judge(now, r, again); err == nil || doubt != follow.ReplyContradicts {
-		return r.answer(now, doubt, again, nil)
-	}
-	return err
+	return c.resend(gvk, r, answer)
 }
 
-// judge returns the doubt that an answer casts on the mapping with which its request was sent.
-func (c *followingClient) judge(used *meta.RESTMapping, r request, err error) follow.Reply {
-	doubt := follow.ReplyOf(err)
-	if list, ok := r.obj.(runtime.Object); ok && r.does == lists {
-		doubt = follow.ReplyOfList(used, list, err)
-	}
-	if doubt != follow.ReplyContradicts {
-		c.mapper.Remember(used)
-	}
-	return doubt
-}
-
-// answer returns err, but no list for a namespace that has what is in others. why is nil or tells why the
-// mapping that was used is still the known one.
-func (r request) answer(used *meta.RESTMapping, doubt follow.Reply, err, why error) error {
-	if err != nil || r.namespace == "" || doubt != follow.ReplyContradicts || used.Scope.Name() != meta.RESTScopeNameRoot {
-		return err
-	}
-	if why == nil {
-		why = errors.New("discovery says so")
-	}
-	return fmt.Errorf("the server lists %s of all namespaces, and not of %q, as if they were cluster-scoped: %w", used.Resource.Resource, r.namespace, why)
-}
-
-// allowed returns what at returns, and an error if a request must not be sent with that mapping: a 404 if it would reach
-// another kind or what is cluster-scoped, and a conflict if it would reach all namespaces in place of one.
-func (c *followingClient) allowed(gvk schema.GroupVersionKind, r request) (*pinned, *meta.RESTMapping, error) {
-	at, used, err := c.at(gvk)
+// plan returns the route of a request, or why it must not be sent. One of several API servers may be behind. So
+// before a request is rejected, the mapper reads the server.
+func (c *followingClient) plan(ctx context.Context, gvk schema.GroupVersionKind, r request) (route, error) {
+	planned, err := c.currentRoute(gvk)
 	if err != nil {
-		return nil, nil, err
+		return route{}, err
 	}
+	if c.rejects(planned.mapping, r) == nil {
+		return planned, nil
+	}
+	_, _ = c.mapper.NewMapping(ctx, planned.mapping, follow.ReplyContradicts)
+	return c.allowedRoute(gvk, r)
+}
+
+// allowedRoute returns the current route, or why the request must not be sent by that.
+func (c *followingClient) allowedRoute(gvk schema.GroupVersionKind, r request) (route, error) {
+	current, err := c.currentRoute(gvk)
+	if err != nil {
+		return route{}, err
+	}
+	return current, c.rejects(current.mapping, r)
+}
+
+// rejects returns why a request must not be sent with a mapping, or nil. It is a 404 if the request would reach
+// another kind, or, being a write for a namespace, a cluster-scoped object of a kind that was namespaced. It is a
+// conflict if it would reach all namespaces in place of one.
+func (c *followingClient) rejects(mapping *meta.RESTMapping, r request) error {
+	resource := mapping.Resource.GroupResource()
 	namespace := r.namespace
-	if r.does != writes {
+	if r.does != writesObject {
 		namespace = ""
 	}
-	if why := c.mapper.Refuses(used, namespace); why != "" {
-		refused := apierrors.NewNotFound(used.Resource.GroupResource(), "")
-		refused.ErrStatus.Message = why
-		return nil, used, refused
+	if why := c.mapper.Refuses(mapping, namespace); why != "" {
+		rejected := apierrors.NewNotFound(resource, "")
+		rejected.ErrStatus.Message = why
+		return rejected
 	}
-	if r.does == writes && r.contextOnly && used.Scope.Name() == meta.RESTScopeNameNamespace {
-		return nil, used, apierrors.NewConflict(used.Resource.GroupResource(), "", fmt.Errorf("%s was cluster-scoped when the "+
-			"request for namespace %q was made, and is namespaced again; nothing was sent, try again", gvk.Kind, r.namespace))
+	if r.does == writesObject && r.onlyInContext && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		return apierrors.NewConflict(resource, "", fmt.Errorf("%s was cluster-scoped when the request for "+
+			"namespace %q was made, and is namespaced again; nothing was sent, try again",
+			mapping.GroupVersionKind.Kind, r.namespace))
 	}
-	return at, used, nil
+	return nil
+}
+
+// answer is what came of a request, and what it says about the mapping with which the request was sent.
+type answer struct {
+	mapping *meta.RESTMapping
+	err     error
+	reply   follow.Reply
+}
+
+// try sends a request by a route, and judges the answer.
+func (c *followingClient) try(by route, r request) answer {
+	err := r.send(by.upstream)
+	reply := follow.ReplyOf(err)
+	if list, ok := r.obj.(runtime.Object); ok && r.does == listsObjects {
+		reply = follow.ReplyOfList(by.mapping, list, err)
+	}
+	if reply != follow.ReplyContradicts {
+		c.mapper.Remember(by.mapping)
+	}
+	return answer{by.mapping, err, reply}
+}
+
+// resend sends a request once more, because the first answer contradicts its mapping and the kind has another one by
+// now. If the second answer contradicts its mapping, too, the first error is the result.
+func (c *followingClient) resend(gvk schema.GroupVersionKind, r request, first answer) error {
+	next, err := c.allowedRoute(gvk, r)
+	if err != nil {
+		return first.result(r, err)
+	}
+	if r.does == writesObject && next.mapping.Scope.Name() != first.mapping.Scope.Name() {
+		return first.err
+	}
+	second := c.try(next, r)
+	if first.err != nil && second.reply == follow.ReplyContradicts {
+		return first.err
+	}
+	return second.result(r, nil)
+}
+
+// result returns the error of an answer. The list for a namespace that has the objects of other namespaces, too, is
+// an error: the server lists them so while the kind is taken for cluster-scoped. reason is why the kind has no other
+// mapping, if known.
+func (a answer) result(r request, reason error) error {
+	isForNamespace := r.namespace != "" && a.mapping.Scope.Name() == meta.RESTScopeNameRoot
+	if a.err != nil || !isForNamespace || a.reply != follow.ReplyContradicts {
+		return a.err
+	}
+	if reason == nil {
+		reason = errors.New("discovery says so")
+	}
+	return fmt.Errorf("the server lists %s of all namespaces, and not of %q, as if they were cluster-scoped: %w",
+		a.mapping.Resource.Resource, r.namespace, reason)
 }
 
 // kindOf returns the kind of an object, of the objects in a list, or of an apply configuration.
@@ -324,11 +387,13 @@ func (c *followingClient) kindOf(obj any) (gvk schema.GroupVersionKind, err erro
 	}:
 		gv, err := schema.ParseGroupVersion(ptr.Deref(obj.GetAPIVersion(), ""))
 		return gv.WithKind(ptr.Deref(obj.GetKind(), "")), err
+	default:
+		return gvk, fmt.Errorf("%T has no kind", obj)
 	}
-	return gvk, fmt.Errorf("%T has no kind", obj)
 }
 
-// cached returns the client through which an object is read from the cache, or nil.
+// cached returns the upstream client through which an object is read from the cache, or nil if it is not read from
+// there.
 func (c *followingClient) cached(obj runtime.Object) client.Reader {
 	if c.cache == nil {
 		return nil
@@ -336,41 +401,51 @@ func (c *followingClient) cached(obj runtime.Object) client.Reader {
 	if _, ok := obj.(runtime.Unstructured); ok && !c.cache.Unstructured {
 		return nil
 	}
-	moved := *c.moved.Load()
-	if len(c.uncached) == 0 && len(moved) == 0 {
-		return c.first // of whatever kind the object is: this spares each read of most programs a search for it
+	replacements := *c.replacements.Load()
+	if len(c.uncached) == 0 && len(replacements) == 0 {
+		return c.first // for every kind: this spares the reads of most programs a search for the kind
 	}
 	gvk, err := c.kinds.Of(obj)
 	if err != nil || c.uncached[gvk] {
 		return nil
 	}
-	return cmp.Or(moved[gvk], c.first)
+	return cmp.Or(replacements[gvk], c.first)
 }
 
 // followingWatch is a followingClient with Watch.
 type followingWatch struct{ *followingClient }
 
-func (c followingWatch) Watch(ctx context.Context, list client.ObjectList, opts ...client.ListOption) (watching watch.Interface, err error) {
+// Watch watches objects. A watch for a namespace ends if the server sends an object of another namespace.
+func (c followingWatch) Watch(
+	ctx context.Context, list client.ObjectList, opts ...client.ListOption,
+) (watch.Interface, error) {
 	namespace := (&client.ListOptions{}).ApplyOptions(opts).Namespace
-	err = c.send(ctx, request{does: reads, namespace: namespace, obj: list, send: func(at *pinned) error {
-		with, err := at.watching()
-		if err == nil {
-			watching, err = with.Watch(ctx, list, opts...)
+	var watching watch.Interface
+	err := c.send(ctx, request{does: readsObject, namespace: namespace, obj: list, send: func(u *upstreamClient) error {
+		upstream, err := u.withWatch()
+		if err != nil {
+			return err
 		}
+		watching, err = upstream.Watch(ctx, list, opts...)
 		return err
 	}})
 	if err != nil || namespace == "" {
 		return watching, err
 	}
-	stop, ends := watching.Stop, false
+	stop := watching.Stop
+	ended := false
 	return follow.FilterWatch(watching, func(event watch.Event) (watch.Event, bool) {
-		object, err := meta.Accessor(event.Object)
-		if ends || err != nil || object.GetNamespace() == "" || object.GetNamespace() == namespace {
-			return event, !ends
+		if ended {
+			return event, false
 		}
-		ends = true
+		object, err := meta.Accessor(event.Object)
+		if err != nil || object.GetNamespace() == "" || object.GetNamespace() == namespace {
+			return event, true
+		}
+		ended = true
 		go stop()
-		ended := apierrors.NewResourceExpired(fmt.Sprintf("the server tells of namespace %q, and not only of %q", object.GetNamespace(), namespace))
-		return watch.Event{Type: watch.Error, Object: &ended.ErrStatus}, true
+		expired := apierrors.NewResourceExpired(fmt.Sprintf(
+			"the server sends objects of namespace %q, and not only of %q", object.GetNamespace(), namespace))
+		return watch.Event{Type: watch.Error, Object: &expired.ErrStatus}, true
 	}), nil
 }

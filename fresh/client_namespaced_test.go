@@ -18,8 +18,8 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 )
 
-// Nor does a write reach them that names its namespace otherwise: through two clients for namespaces, or in the object or
-// the selector of a DeleteAllOf.
+// Nor does a write reach them that names its namespace otherwise: through two clients for namespaces, or in the
+// object or the selector of a DeleteAllOf.
 func TestWritesThatNameTheirNamespace(t *testing.T) {
 	s := newMovingServer(t, inNamespaces)
 	c, writes := s.client(t, nil), caller{"unstructured", configMap}.requests()
@@ -41,8 +41,9 @@ func TestWritesThatNameTheirNamespace(t *testing.T) {
 	}
 }
 
-// A write for a namespace is never sent without it: while the kind is known as cluster-scoped, controller-runtime's client of
-// a namespace leaves the namespace out, and then the kind may turn out to be namespaced. A second try is sent to the namespace.
+// A write for a namespace is never sent without it: while the kind is known as cluster-scoped, controller-runtime's
+// client of a namespace leaves the namespace out, and then the kind may turn out to be namespaced. A second try is
+// sent to the namespace.
 func TestWritesKeepTheirNamespace(t *testing.T) {
 	for _, sort := range sorts {
 		for what, write := range (caller{sort, configMap}).requests() {
@@ -69,8 +70,32 @@ func TestWritesKeepTheirNamespace(t *testing.T) {
 	}
 }
 
-// A namespace that the client for one puts into the context counts for that request, also if what wraps the client sends a
-// copy or lists into another list, and not for what it asks for meanwhile.
+// A Get of a subresource through a client for a namespace reaches that namespace, as a Get of the object does, also
+// if the kind is known as cluster-scoped and has become namespaced.
+func TestSubResourceGetKeepsItsNamespace(t *testing.T) {
+	for _, sort := range []string{"typed", "unstructured"} {
+		s := newMovingServer(t, inNamespaces)
+		c := s.client(t, nil)
+		s.change(func() { s.scope = ofCluster })
+		refresh(t, c)
+		calls := caller{sort, configMap}
+		must(t, c.Get(t.Context(), client.ObjectKey{Name: "n"}, calls.object("", "")))
+		s.change(func() { s.scope = inNamespaces }) // the mapper has not noticed
+		_, _ = s.take()
+		obj := calls.object("", "n")
+		must(t, newNamespaced(c, "ns").SubResource("status").Get(t.Context(), obj, calls.object("", "")))
+		sent, _ := s.take()
+		if len(sent) == 0 || !strings.Contains(sent[len(sent)-1], "/namespaces/ns/configmaps/n/status") {
+			t.Errorf("%s: sent %q, want a last request for the namespace", sort, sent)
+		}
+		if obj.GetNamespace() != "" {
+			t.Errorf("%s: the caller's object has got the namespace %q", sort, obj.GetNamespace())
+		}
+	}
+}
+
+// A namespace that the client for one puts into the context counts for that request, also if what wraps the client
+// sends a copy or lists into another list, and not for what it asks for meanwhile.
 func TestNamespaceOfTheContext(t *testing.T) {
 	s := newMovingServer(t, inNamespaces)
 	cached, m := s.caching(t, cache.Options{})

@@ -17,7 +17,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// What a client can do, each with the method of the same name of an upstream client.
+// The methods of a client. Each sends a request with the method of the same name of an upstream client.
 
 func (c *followingClient) Scheme() *runtime.Scheme     { return c.options.Scheme }
 func (c *followingClient) RESTMapper() meta.RESTMapper { return c.options.Mapper }
@@ -34,59 +34,79 @@ func (c *followingClient) IsObjectNamespaced(obj runtime.Object) (bool, error) {
 	return crapiutil.IsObjectNamespaced(obj, c.options.Scheme, c.options.Mapper) // it has the error
 }
 
-func (c *followingClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (c *followingClient) Get(
+	ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption,
+) error {
 	if cached := c.cached(obj); cached != nil {
 		return cached.Get(ctx, key, obj, opts...)
 	}
 	key.Namespace = cmp.Or(key.Namespace, follow.NamespaceOf(ctx, obj))
-	return c.send(ctx, request{does: reads, obj: obj, send: func(at *pinned) error { return at.Get(ctx, key, obj, opts...) }})
+	return c.send(ctx, request{does: readsObject, obj: obj, send: func(u *upstreamClient) error {
+		return u.Get(ctx, key, obj, opts...)
+	}})
 }
 
 func (c *followingClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if cached := c.cached(list); cached != nil {
 		return cached.List(ctx, list, opts...)
 	}
-	in := (&client.ListOptions{}).ApplyOptions(opts).Namespace
-	if namespace := follow.NamespaceOf(ctx, list); in == "" && namespace != "" { // it counts if the kind is namespaced
-		in, opts = namespace, append(slices.Clone(opts), client.InNamespace(namespace))
-	}
-	return c.send(ctx, request{does: lists, namespace: in, obj: list, send: func(at *pinned) error { return at.List(ctx, list, opts...) }})
-}
-
-func (c *followingClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	return c.write(ctx, obj, func(at *pinned) error { return at.Create(ctx, obj, opts...) })
-}
-func (c *followingClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	return c.write(ctx, obj, func(at *pinned) error { return at.Update(ctx, obj, opts...) })
-}
-func (c *followingClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	return c.write(ctx, obj, func(at *pinned) error { return at.Patch(ctx, obj, patch, opts...) })
-}
-func (c *followingClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
-	return c.write(ctx, obj, func(at *pinned) error { return at.Delete(ctx, obj, opts...) })
-}
-
-func (c *followingClient) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
-	of := (&client.DeleteAllOfOptions{}).ApplyOptions(opts)
-	selected := ""
-	if of.FieldSelector != nil {
-		selected, _ = of.FieldSelector.RequiresExactMatch("metadata.namespace")
+	namespace := (&client.ListOptions{}).ApplyOptions(opts).Namespace
+	ofContext := follow.NamespaceOf(ctx, list)
+	if namespace == "" && ofContext != "" {
+		namespace = ofContext
+		opts = append(slices.Clone(opts), client.InNamespace(namespace)) // which counts if the kind is namespaced
 	}
 	return c.send(ctx, request{
-		does:        writes,
-		namespace:   cmp.Or(of.Namespace, obj.GetNamespace(), selected, follow.NamespaceOfWrite(ctx)),
-		contextOnly: of.Namespace == "" && selected == "" && follow.NamespaceOfWrite(ctx) != "",
-		obj:         obj,
-		send:        func(at *pinned) error { return at.DeleteAllOf(ctx, obj, opts...) },
+		does:      listsObjects,
+		namespace: namespace,
+		obj:       list,
+		send:      func(u *upstreamClient) error { return u.List(ctx, list, opts...) },
 	})
 }
 
-func (c *followingClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	return c.write(ctx, obj, func(at *pinned) error { return at.Apply(ctx, obj, opts...) })
+func (c *followingClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	return c.write(ctx, obj, func(u *upstreamClient) error { return u.Create(ctx, obj, opts...) })
+}
+
+func (c *followingClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	return c.write(ctx, obj, func(u *upstreamClient) error { return u.Update(ctx, obj, opts...) })
+}
+
+func (c *followingClient) Patch(
+	ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption,
+) error {
+	return c.write(ctx, obj, func(u *upstreamClient) error { return u.Patch(ctx, obj, patch, opts...) })
+}
+
+func (c *followingClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	return c.write(ctx, obj, func(u *upstreamClient) error { return u.Delete(ctx, obj, opts...) })
+}
+
+func (c *followingClient) DeleteAllOf(
+	ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption,
+) error {
+	options := (&client.DeleteAllOfOptions{}).ApplyOptions(opts)
+	selected := ""
+	if options.FieldSelector != nil {
+		selected, _ = options.FieldSelector.RequiresExactMatch("metadata.namespace")
+	}
+	return c.send(ctx, request{
+		does:          writesObject,
+		namespace:     cmp.Or(options.Namespace, obj.GetNamespace(), selected, follow.NamespaceOfWrite(ctx)),
+		onlyInContext: options.Namespace == "" && selected == "" && follow.NamespaceOfWrite(ctx) != "",
+		obj:           obj,
+		send:          func(u *upstreamClient) error { return u.DeleteAllOf(ctx, obj, opts...) },
+	})
+}
+
+func (c *followingClient) Apply(
+	ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption,
+) error {
+	return c.write(ctx, obj, func(u *upstreamClient) error { return u.Apply(ctx, obj, opts...) })
 }
 
 // write sends a write of one object.
-func (c *followingClient) write(ctx context.Context, obj any, send func(*pinned) error) error {
+func (c *followingClient) write(ctx context.Context, obj any, send func(*upstreamClient) error) error {
 	namespace := ""
 	switch obj := obj.(type) {
 	case interface{ GetNamespace() string }:
@@ -95,11 +115,11 @@ func (c *followingClient) write(ctx context.Context, obj any, send func(*pinned)
 		namespace = ptr.Deref(obj.GetNamespace(), "")
 	}
 	return c.send(ctx, request{
-		does:        writes,
-		namespace:   cmp.Or(namespace, follow.NamespaceOfWrite(ctx)),
-		contextOnly: namespace == "" && follow.NamespaceOfWrite(ctx) != "",
-		obj:         obj,
-		send:        send,
+		does:          writesObject,
+		namespace:     cmp.Or(namespace, follow.NamespaceOfWrite(ctx)),
+		onlyInContext: namespace == "" && follow.NamespaceOfWrite(ctx) != "",
+		obj:           obj,
+		send:          send,
 	})
 }
 
@@ -113,18 +133,47 @@ type followingSubResource struct {
 	name string
 }
 
-func (s *followingSubResource) Get(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceGetOption) error {
-	return s.c.send(ctx, request{does: reads, obj: obj, send: func(at *pinned) error { return at.SubResource(s.name).Get(ctx, obj, sub, opts...) }})
+func (s *followingSubResource) Get(
+	ctx context.Context, obj, sub client.Object, opts ...client.SubResourceGetOption,
+) error {
+	if namespace := follow.NamespaceOf(ctx, obj); namespace != "" && obj.GetNamespace() == "" {
+		copied, _ := obj.DeepCopyObject().(client.Object) // the caller's object stays as it is
+		copied.SetNamespace(namespace)
+		obj = copied
+	}
+	return s.c.send(ctx, request{does: readsObject, obj: obj, send: func(u *upstreamClient) error {
+		return u.SubResource(s.name).Get(ctx, obj, sub, opts...)
+	}})
 }
-func (s *followingSubResource) Create(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceCreateOption) error {
-	return s.c.write(ctx, obj, func(at *pinned) error { return at.SubResource(s.name).Create(ctx, obj, sub, opts...) })
+
+func (s *followingSubResource) Create(
+	ctx context.Context, obj, sub client.Object, opts ...client.SubResourceCreateOption,
+) error {
+	return s.c.write(ctx, obj, func(u *upstreamClient) error {
+		return u.SubResource(s.name).Create(ctx, obj, sub, opts...)
+	})
 }
-func (s *followingSubResource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
-	return s.c.write(ctx, obj, func(at *pinned) error { return at.SubResource(s.name).Update(ctx, obj, opts...) })
+
+func (s *followingSubResource) Update(
+	ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption,
+) error {
+	return s.c.write(ctx, obj, func(u *upstreamClient) error {
+		return u.SubResource(s.name).Update(ctx, obj, opts...)
+	})
 }
-func (s *followingSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-	return s.c.write(ctx, obj, func(at *pinned) error { return at.SubResource(s.name).Patch(ctx, obj, patch, opts...) })
+
+func (s *followingSubResource) Patch(
+	ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
+) error {
+	return s.c.write(ctx, obj, func(u *upstreamClient) error {
+		return u.SubResource(s.name).Patch(ctx, obj, patch, opts...)
+	})
 }
-func (s *followingSubResource) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
-	return s.c.write(ctx, obj, func(at *pinned) error { return at.SubResource(s.name).Apply(ctx, obj, opts...) })
+
+func (s *followingSubResource) Apply(
+	ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption,
+) error {
+	return s.c.write(ctx, obj, func(u *upstreamClient) error {
+		return u.SubResource(s.name).Apply(ctx, obj, opts...)
+	})
 }

@@ -28,8 +28,8 @@ import (
 )
 
 // TestClientFollows: a read finds what has moved at the first try, and so does a write if only the plural is another.
-// All else has stock's error and is sent once. The next request goes where a new client would send it, but for a write
-// for a namespace of a kind that no longer is in any. No list of a namespace has what is in another.
+// All else has stock's error and is sent once. The next request goes where a new client would send it, but for a
+// write for a namespace of a kind that no longer is in any. No list of a namespace has what is in another.
 func TestClientFollows(t *testing.T) {
 	for name, test := range map[string]struct {
 		was, is, plural string
@@ -242,8 +242,9 @@ func TestWatchIntoAnOldList(t *testing.T) {
 	}
 }
 
-// Of a kind that is gone a client gets the server's 404, and NoMatch if it never had the kind, though another had. However often
-// it is asked for, also by what is made later, that costs few reads: four to confirm, in four seconds, and one lookup.
+// Of a kind that is gone a client gets the server's 404, and NoMatch if it never had the kind, though another had.
+// However often it is asked for, also by what is made later, that costs few reads: four to confirm, in four seconds,
+// and one lookup.
 func TestKindThatIsGone(t *testing.T) {
 	bubble(t, "one mapper", func(t *testing.T) {
 		s := newMovingServer(t, inNamespaces)
@@ -290,8 +291,9 @@ func TestKindThatIsGone(t *testing.T) {
 	})
 }
 
-// After a reset a kind that was gone is looked up once, also while that cannot be read, and found where it is, although
-// its old path says only that there is no such object. So is one that a read from before the reset finds gone.
+// After a reset a kind that was gone is looked up once, also while that cannot be read, and found where it is,
+// although its old path says only that there is no such object. So is one that a read from before the reset finds
+// gone.
 func TestResetOfAKindThatWasGone(t *testing.T) {
 	requests := caller{"typed", configMap}.requests()
 	get := requests["Get"]
@@ -347,9 +349,9 @@ func TestResetOfAKindThatWasGone(t *testing.T) {
 	})
 }
 
-// Of a kind that is gone, and whose resource another kind has now, no write reaches that, also while what is served cannot
-// be read, and no Get returns anything of it. Refused requests cost few reads. When the kind is back, it is written to,
-// whether anything else tells the mapper or not.
+// Of a kind that is gone, and whose resource another kind has now, no write reaches that, also while what is served
+// cannot be read, and no Get returns anything of it. Refused requests cost few reads. When the kind is back, it is
+// written to, whether anything else tells the mapper or not.
 func TestKindThatIsReplaced(t *testing.T) {
 	for _, sort := range sorts {
 		for what, send := range (caller{sort, configMap}).requests() {
@@ -378,8 +380,9 @@ func TestKindThatIsReplaced(t *testing.T) {
 	}
 }
 
-// What says nothing about the path is passed on at once, also while discovery hangs. What a server answers for a moment that
-// lists a kind already, and begins to serve it, is passed on, too, and costs few reads of the served API. Then all is well.
+// What says nothing about the path is passed on at once, also while discovery hangs. What a server answers for a
+// moment that lists a kind already, and begins to serve it, is passed on, too, and costs few reads of the served API.
+// Then all is well.
 func TestErrorsArePassedOn(t *testing.T) {
 	for what, faults := range map[string][]fakeapi.Fault{
 		"Get":    {fakeapi.LostService("n"), fakeapi.StatusText(404), fakeapi.Status(503, 0), fakeapi.Status(409, 0), fakeapi.Status(403, 0)},

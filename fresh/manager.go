@@ -19,13 +19,14 @@ import (
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// NewManager is ctrl.NewManager for a manager whose mapper, client, cache and API reader follow the APIs that the server
-// serves. It fills in MapperProvider, NewClient and NewCache of the options where they are nil, and changes nothing else.
+// NewManager is ctrl.NewManager for a manager whose mapper, client, cache and API reader follow the APIs that the
+// server serves. It fills in MapperProvider, NewClient and NewCache of the options where they are nil, and changes
+// nothing else.
 //
-// The mapper that it makes logs to ctrl.Log under the name restmapper, and its metrics are in controller-runtime's registry;
-// several managers of a program count together. A program that sets MapperProvider decides both for itself. GetRESTMapper
-// returns the mapper itself, a *apiutil.DynamicRESTMapper unless MapperProvider makes another; add it to the manager if its
-// options need Start.
+// The mapper that it makes logs to ctrl.Log under the name restmapper, and its metrics are in controller-runtime's
+// registry; several managers of a program count together. A program that sets MapperProvider decides both for itself.
+// GetRESTMapper returns the mapper itself, a *apiutil.DynamicRESTMapper unless MapperProvider makes another; add it
+// to the manager if its options need Start.
 //
 // If the mapper, the client or the cache does not follow, because the options have another one, the log says so.
 func NewManager(config *rest.Config, options manager.Options) (manager.Manager, error) {
@@ -88,7 +89,11 @@ func NewCluster(config *rest.Config, opts ...cluster.Option) (cluster.Cluster, e
 func newAPIReader(config *rest.Config, of cluster.Cluster) (client.Reader, error) {
 	named := rest.CopyConfig(config)
 	named.UserAgent = cmp.Or(named.UserAgent, rest.DefaultKubernetesUserAgent())
-	return NewClient(named, client.Options{HTTPClient: of.GetHTTPClient(), Scheme: of.GetScheme(), Mapper: of.GetRESTMapper()})
+	return NewClient(named, client.Options{
+		HTTPClient: of.GetHTTPClient(),
+		Scheme:     of.GetScheme(),
+		Mapper:     of.GetRESTMapper(),
+	})
 }
 
 // logWhatDoesNotFollow writes one line if parts of a manager are not ours.
@@ -104,8 +109,9 @@ func logWhatDoesNotFollow(mgr manager.Manager) {
 		others = append(others, fmt.Sprintf("cache %T", mgr.GetCache()))
 	}
 	if len(others) > 0 {
-		log.Log.WithName("fresh").Info("The manager does not follow changes of the served APIs in full, because its options have parts "+
-			"that do not, or a RESTMapper that does not say with Unwrap() meta.RESTMapper that it wraps one that does", "parts", others)
+		log.Log.WithName("fresh").Info("The manager does not follow changes of the served APIs in full, "+
+			"because its options have parts that do not, or a RESTMapper that does not say with "+
+			"Unwrap() meta.RESTMapper that it wraps one that does", "parts", others)
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 )
 
-// What is another way in a controller-runtime tree with this mapper inside.
+// In a patched controller-runtime this file has other contents: there, upstream's constructors have other names.
 
-// newOther makes a client whose mapper is not followed.
+// newOther makes a client whose mapper cannot be followed.
 func newOther(config *rest.Config, options client.Options) (client.Client, error) {
 	return client.New(config, options)
 }

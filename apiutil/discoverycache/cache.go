@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,46 +18,36 @@ import (
 	"github.com/freshmapper/freshmapper/internal/engine"
 )
 
-// New returns a discovery cache that m keeps fresh, in the place of client-go's memory.NewMemCacheClient. What is not
-// cached, such as OpenAPI documents and the server's version, is c's. m and c must not be nil, and of the same server.
+// New returns a discovery cache that the mapper keeps fresh, in the place of client-go's memory.NewMemCacheClient. What
+// is not cached, such as OpenAPI documents and the server's version, is the client's. Both must not be nil, and be of
+// the same server.
 //
-// From now on m keeps all that the server sends, which takes several times the memory, and what it has read
+// From now on the mapper keeps all that the server sends, which takes several times the memory, and what it has read
 // before counts as reset: its next lookup reads the server. New sends no request and starts no goroutine. All methods
 // may be called from any goroutine. The cache owns what they return: do not change it.
 //
-// A use of the cache is a use of m: it sends no request if everything was read or confirmed within MaxAge, and reads
-// the server otherwise. For what is served at this moment, call Refresh of m first, or Invalidate, which is also the
-// Reset of m.
+// A use of the cache is a use of the mapper: it sends no request if everything was read or confirmed within MaxAge, and
+// reads the server otherwise. For what is served at this moment, call Refresh of the mapper first, or Invalidate, which
+// is also its Reset.
 //
-// In an outage, methods return what is known together with an error; those that return lists of several versions with
-// a *discovery.ErrGroupDiscoveryFailed that has all of them. If nothing is known, as at first and after Invalidate,
-// they return the error alone. apierrors.IsNotFound is false for it. A version that is missing is looked for on the
-// server before the error is memory.ErrCacheNotFound.
+// In an outage, methods return what is known together with an error; those that return lists of several versions with a
+// *discovery.ErrGroupDiscoveryFailed that has all of them. If nothing is known, as at first and after Invalidate, they
+// return the error alone. apierrors.IsNotFound is false for it. A version that is missing is looked for on the server
+// before the error is memory.ErrCacheNotFound.
 //
 // Fresh asks the server, so a mapper of restmapper.NewDeferredDiscoveryRESTMapper finds a kind that is installed late
-// at the first lookup, if the server's document has it. Give each such mapper a cache of its own.
-// Without aggregated discovery, a refresh of m reads every version from now on.
-func New(m *apiutil.DynamicRESTMapper, c discovery.DiscoveryInterface) discovery.CachedDiscoveryInterface {
-	e := engine.Of(m)
+// at the first lookup, if the server's document has it. Give each such mapper a cache of its own. Without aggregated
+// discovery, a refresh of the mapper reads every version from now on.
+func New(
+	mapper *apiutil.DynamicRESTMapper, client discovery.DiscoveryInterface,
+) discovery.CachedDiscoveryInterface {
+	e := engine.Of(mapper)
 	e.Reloader.KeepResourceLists()
 	return &cachedDiscovery{
-		DiscoveryInterface: c,
+		DiscoveryInterface: client,
 		engine:             e,
 		retries:            flowcontrol.NewTokenBucketPassiveRateLimiter(1.0/60, 4),
 	}
-}
-
-// cachedDiscovery answers from what a mapper knows.
-type cachedDiscovery struct {
-	discovery.DiscoveryInterface // answers what is not cached
-	engine                       *engine.Engine
-
-	last        atomic.Pointer[view]    // of the last read that has succeeded; nil: there was none
-	failure     atomic.Pointer[failure] // the last read, if that has failed; else nil
-	invalidated atomic.Uint64           // the sequence number of the last Invalidate
-
-	given   atomic.Pointer[view]           // what a deferred mapper has: the first since Invalidate
-	retries flowcontrol.PassiveRateLimiter // of deferred mappers that would read again at once
 }
 
 var (
@@ -124,11 +113,12 @@ func (d *cachedDiscovery) ServerResourcesForGroupVersion(groupVersion string) (*
 	if v == nil {
 		return nil, outage
 	}
-	if list, ok, err := v.resourceList(gv); ok {
-		return list, err
-	}
+	list, isKnown, err := v.resourceList(gv)
 	if outage != nil {
-		return nil, outage
+		return list, outage
+	}
+	if isKnown {
+		return list, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), d.engine.Options.RequestTimeout)
 	defer cancel()
@@ -136,7 +126,8 @@ func (d *cachedDiscovery) ServerResourcesForGroupVersion(groupVersion string) (*
 	if err != nil {
 		return nil, err
 	}
-	if list, ok, err := newView(read, engine.FailedVersions(read)).resourceList(gv); ok {
+	list, isKnown, err = newView(read, engine.FailedVersions(read)).resourceList(gv)
+	if isKnown {
 		return list, err
 	}
 	return nil, memory.ErrCacheNotFound // callers compare it
@@ -149,8 +140,8 @@ func (d *cachedDiscovery) Invalidate() {
 	d.given.Store(nil)
 }
 
-// A deferred mapper that is told that its answers are outdated resets, reads again, and asks again: at once if the
-// new answers lack the kind, too. While replicas of the API server disagree, each read finds something else. So
+// A deferred mapper for which Fresh is false resets, reads again, and calls Fresh again: at once if it does not find the
+// kind in the new answers either. While replicas of the API server disagree, each read finds something else. So
 // answers that are younger than soonOutdated are called outdated only a few times, and once a minute after that.
 const soonOutdated = 100 * time.Millisecond
 
@@ -159,7 +150,10 @@ const soonOutdated = 100 * time.Millisecond
 func (d *cachedDiscovery) Fresh() bool {
 	given := cmp.Or(d.given.Load(), d.last.Load())
 	began := time.Now()
-	if d.state() == failing || d.refresh() != nil {
+	if state, _, _ := d.state(); state == failing {
+		return true
+	}
+	if d.refresh() != nil {
 		return true
 	}
 	if given == nil {

@@ -15,18 +15,18 @@
 //	stale    it is older, the mapper was reset, or has noticed    waits for the mapper to read what is missing,
 //	         a change                                             often nothing; for about 10 seconds at most
 //	failing  the server could not be read the last time           returns what is known together with the error,
-//	                                                              and sends no request
+//	                                                              and does not wait
 //
 // A cache is failing for 3 seconds at first, and for twice as long after each further failure, up to 30 seconds. It
 // ends early when the mapper is reset or has read the server. The next use then tries again.
 //
 // A single version that does not answer, mostly that of an APIService, is no outage: it keeps its place and its last
 // list, beside its error, and all else is current. A use waits for it for 3 seconds once, and not again before it has
-// answered.
-//
+// answered, unless the mapper is reset.
+package discoverycache
+
 // The files, each of which uses only those below it:
 //
 //	cache.go   the methods of discovery.CachedDiscoveryInterface
-//	state.go   the states
+//	state.go   what a cache keeps, and its states
 //	view.go    what a snapshot of the mapper looks like to client-go
-package discoverycache

@@ -24,10 +24,14 @@ func must[T any](result T, err error) T {
 
 // What kubectl does with a short name. The cache takes the place of memory.NewMemCacheClient(client).
 func Example() {
-	server := fakeapi.New(fakeapi.Group{Name: "example.com", Versions: []fakeapi.Version{{Name: "v1", Resources: []fakeapi.Resource{
-		{Name: "widgets", Singular: "widget", Kind: "Widget", Namespaced: true, ShortNames: []string{"wd"}},
-	}}}})
-	mapper := must(apiutil.NewDynamicRESTMapperWithOptions(server.Config(), server.Client(), apiutil.DynamicRESTMapperOptions{}))
+	widgets := fakeapi.Resource{
+		Name: "widgets", Singular: "widget", Kind: "Widget", Namespaced: true, ShortNames: []string{"wd"},
+	}
+	server := fakeapi.New(fakeapi.Group{Name: "example.com", Versions: []fakeapi.Version{
+		{Name: "v1", Resources: []fakeapi.Resource{widgets}},
+	}})
+	opts := apiutil.DynamicRESTMapperOptions{}
+	mapper := must(apiutil.NewDynamicRESTMapperWithOptions(server.Config(), server.Client(), opts))
 	client := must(discovery.NewDiscoveryClientForConfigAndClient(server.Config(), server.Client()))
 
 	cache := discoverycache.New(mapper, client)

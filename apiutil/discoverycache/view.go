@@ -27,7 +27,7 @@ type view struct {
 	failed   map[schema.GroupVersion]error
 
 	made     time.Time
-	outdated atomic.Bool // Fresh has said so
+	outdated atomic.Bool // Fresh has returned false for it
 }
 
 var errNoResourceList = errors.New("the resources of the version were not read yet, or cannot be decoded as a whole")
@@ -65,14 +65,28 @@ func newView(s *snapshot.Snapshot, failed map[schema.GroupVersion]error) *view {
 	return v
 }
 
-// unconfirmed returns v with err beside the list of each version.
+// unconfirmed returns v with an error beside the list of each version: err beside the first, and one that wraps it beside
+// the others. client-go joins the texts of all, of which there may be a thousand.
 func (v *view) unconfirmed(err error) *view {
 	next := &view{snapshot: v.snapshot, groups: v.groups, lists: v.lists, failed: maps.Clone(v.failed), made: v.made}
-	for gv := range v.lists {
-		next.failed[gv] = err
+	beside := err
+	for _, group := range v.groups.Groups {
+		for _, version := range group.Versions {
+			gv := schema.GroupVersion{Group: group.Name, Version: version.Version}
+			if v.lists[gv] != nil {
+				next.failed[gv] = beside
+				beside = notConfirmed{err}
+			}
+		}
 	}
 	return next
 }
+
+// notConfirmed is an error of an outage with a short text.
+type notConfirmed struct{ cause error }
+
+func (notConfirmed) Error() string   { return "not confirmed" }
+func (e notConfirmed) Unwrap() error { return e.cause }
 
 // sameAs reports whether both views have the same groups and lists. A list that a read has found again is the same one.
 func (v *view) sameAs(other *view) bool {
@@ -82,8 +96,8 @@ func (v *view) sameAs(other *view) bool {
 	return slices.EqualFunc(v.groups.Groups, other.groups.Groups, sameGroup) && maps.Equal(v.lists, other.lists)
 }
 
-// resourceList returns what is known of a version: its list, an error, or both. ok reports whether anything is.
-func (v *view) resourceList(gv schema.GroupVersion) (list *metav1.APIResourceList, ok bool, err error) {
+// resourceList returns what is known of a version: its list, an error, or both. isKnown reports whether anything is.
+func (v *view) resourceList(gv schema.GroupVersion) (list *metav1.APIResourceList, isKnown bool, err error) {
 	list, err = v.lists[gv], v.failed[gv]
 	return list, list != nil || err != nil, err
 }

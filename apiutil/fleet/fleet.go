@@ -37,7 +37,7 @@ import (
 // zero Fleet is ready to use, with default options.
 //
 // A key is your name for "the same server and the same credentials". If two callers use one key for different ones,
-// both get the mapper of the first: the second is told what the first may see at the first's server, and its own config
+// both get the mapper of the first: the second sees what the first may see at the first's server, and its own config
 // is not used. So put all that may differ into the key, such as the UID and the resourceVersion of the object with the
 // credentials. Keys appear in logs, in errors and on the debug page: put no secret there.
 type Fleet struct {

@@ -117,7 +117,8 @@ func ExampleWait() {
 //	}))
 func ExampleRunWhile() {
 	server := fakeapi.New(fakeapi.Typical(1, 1, 1)...)
-	mapper := mapperOf(server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Millisecond}) // 10 minutes outside of an example
+	// 10 minutes outside of an example
+	mapper := mapperOf(server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Millisecond})
 	events := make(chan string)
 	runController := func(ctx context.Context) error {
 		events <- "the controller starts"

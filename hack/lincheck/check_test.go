@@ -80,7 +80,7 @@ func (v *view) checkWait(o *Op) []Violation {
 		}
 		decided := time.Duration(0)
 		if r.Code == http.StatusNotFound && !v.Calm {
-			decided = doubtAfter
+			decided = confirmAfter
 		}
 		waits = max(waits, r.End.At+decided)
 	}

@@ -66,7 +66,7 @@
 //     may serve, a document decides always (R6).
 //   - While a fault concerns the lookup, and for 3 seconds after a read that got no answer, it
 //     may serve what was told before a reset, if nothing had outdated that (F6, R7). So it may
-//     while the document still lists what answers 404 in doubt; then it may be an error, too.
+//     while the document still lists a path whose 404 is unconfirmed; then it may be an error, too.
 //
 // The order is the server's (F5): if, by the rules above, all reads since the resets, or since its own
 // path has told so, have told that a version serves the kind, RESTMappings must not leave it out, and a
@@ -90,5 +90,5 @@
 //
 // Mutants (TestMutants) use the mapper wrongly, or spoil its answers, each so that it
 // breaks a rule, and must be caught. The rules hold for any mapper that publishes a read when
-// its flight ends. They do not cover the watch, Start and NegativeTTL.
+// its call ends. They do not cover the watch, Start and NegativeTTL.
 package lincheck

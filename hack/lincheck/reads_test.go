@@ -133,18 +133,19 @@ func (v *view) undecided(r *Request) bool {
 	return r.Code == http.StatusNotFound && (builtIn(r.Group) && !v.Legacy || v.doubted(r.End))
 }
 
-// doubted reports whether a request has failed within doubtFor before a moment.
+// doubted reports whether a request has failed within gracePeriod before a moment.
 func (v *view) doubted(at Stamp) bool {
 	return slices.ContainsFunc(v.requests, func(r *Request) bool {
-		return r.failed() && r.End.before(at) && at.At-r.End.At <= doubtFor
+		return r.failed() && r.End.before(at) && at.At-r.End.At <= gracePeriod
 	})
 }
 
 const (
-	doubtFor   = 30 * time.Second
-	doubtAfter = time.Second // after a 404 the document is read that decides
+	gracePeriod  = 30 * time.Second
+	confirmAfter = time.Second // after a 404 the document is read that decides
 
-	patience = 3 * time.Second // after a read that got no answer nobody waits for it who has an old one (R7)
+	// slowThreshold is how long after a read without an answer no caller waits for the path that has an old one (R7).
+	slowThreshold = 3 * time.Second
 )
 
 // resetBefore returns the last Reset that had returned when o began.
@@ -180,8 +181,8 @@ func (v *view) troubled(o *Op) bool {
 	return slices.ContainsFunc(v.Faults, func(f *Fault) bool {
 		return f.concerns(o) && overlaps(o, f.From, f.Until)
 	}) || slices.ContainsFunc(v.requests, func(r *Request) bool {
-		silent := errors.Is(r.Err, context.DeadlineExceeded) && r.End.before(o.Return) && o.Call.At-r.End.At <= patience
-		return r.Fault != nil && r.Fault.concerns(o) && (silent || overlaps(o, r.Start, r.End))
+		unresponsive := errors.Is(r.Err, context.DeadlineExceeded) && r.End.before(o.Return) && o.Call.At-r.End.At <= slowThreshold
+		return r.Fault != nil && r.Fault.concerns(o) && (unresponsive || overlaps(o, r.Start, r.End))
 	})
 }
 

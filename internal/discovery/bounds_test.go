@@ -39,11 +39,15 @@ func (m message) with(field protowire.Number, value string) message {
 
 func aggregatedProtobuf(list message) []byte {
 	typeMeta := message{}.with(typeAPIVersion, "apidiscovery.k8s.io/v2").with(typeKind, aggregatedKind)
-	return append([]byte(protobufMagic), message{}.with(unknownTypeMeta, string(typeMeta)).with(unknownRaw, string(list))...)
+	return append(
+		[]byte(protobufMagic), message{}.with(unknownTypeMeta, string(typeMeta)).with(unknownRaw, string(list))...,
+	)
 }
 
 func aggregatedJSON(items ...string) []byte {
-	return []byte(`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[` + strings.Join(items, ",") + `]}`)
+	return []byte(
+		`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[` + strings.Join(items, ",") + `]}`,
+	)
 }
 
 // repeat joins n texts as the elements of a list.
@@ -79,22 +83,36 @@ func TestTooMuchIsNotDecoded(t *testing.T) {
 		groups = groups.with(listItems, group(i))
 	}
 	spreadJSON := repeat(100, func(i int) string {
-		return fmt.Sprintf(`{"metadata":{"name":"g%d"},"versions":[{"resources":[%s{}]}]}`, i, strings.Repeat(`{"responseKind":{"kind":"K"}},`, maxElements/80))
+		return fmt.Sprintf(
+			`{"metadata":{"name":"g%d"},"versions":[{"resources":[%s{}]}]}`, i,
+			strings.Repeat(`{"responseKind":{"kind":"K"}},`, maxElements/80),
+		)
 	})
 	for name, test := range map[string]struct {
 		body []byte
 		want string
 		most uint64
 	}{
-		"versions of nothing":         {aggregatedProtobuf(message{}.with(listItems, strings.Repeat("\x12\x00", size/2))), "elements", 4 << 20},
-		"versions of nothing in JSON": {aggregatedJSON(`{"versions":[` + strings.Repeat(`{},`, maxElements+1) + `{}]}`), "elements", 1 << 20},
-		"resources of one version":    {aggregatedProtobuf(message{}.with(listItems, group(0, version(maxElements)))), "elements", 256 << 20},
-		"resources of many groups":    {aggregatedProtobuf(spread), "elements", 1 << 30}, // tables and all
-		"the same in JSON":            {aggregatedJSON(spreadJSON), "elements", 1 << 20},
-		"quotes":                      {aggregatedJSON(`{"a":"\\\",[{` + strings.Repeat(`,`, maxElements) + `"},` + strings.Repeat(`{},`, maxElements) + `{}`), "elements", 1 << 20},
-		"groups":                      {aggregatedProtobuf(groups), "more than 65536 groups", 1 << 30},
-		"groups in JSON":              {aggregatedJSON(strings.Repeat("{},", maxGroups) + "{}"), "more than 65536 groups", 1 << 30},
-		"groups of a list":            {[]byte(`{"kind":"APIGroupList","groups":[` + strings.Repeat("{},", maxGroups) + `{}]}`), "more than 65536 groups", 1 << 30},
+		"versions of nothing": {
+			aggregatedProtobuf(message{}.with(listItems, strings.Repeat("\x12\x00", size/2))), "elements", 4 << 20,
+		},
+		"versions of nothing in JSON": {
+			aggregatedJSON(`{"versions":[` + strings.Repeat(`{},`, maxElements+1) + `{}]}`), "elements", 1 << 20,
+		},
+		"resources of one version": {
+			aggregatedProtobuf(message{}.with(listItems, group(0, version(maxElements)))), "elements", 256 << 20,
+		},
+		"resources of many groups": {aggregatedProtobuf(spread), "elements", 1 << 30}, // tables and all
+		"the same in JSON":         {aggregatedJSON(spreadJSON), "elements", 1 << 20},
+		"quotes":                   {aggregatedJSON(`{"a":"\\\",[{` + strings.Repeat(`,`, maxElements) + `"},` + strings.Repeat(`{},`, maxElements) + `{}`), "elements", 1 << 20},
+		"groups":                   {aggregatedProtobuf(groups), "more than 65536 groups", 1 << 30},
+		"groups in JSON": {
+			aggregatedJSON(strings.Repeat("{},", maxGroups) + "{}"), "more than 65536 groups", 1 << 30,
+		},
+		"groups of a list": {
+			[]byte(`{"kind":"APIGroupList","groups":[` + strings.Repeat("{},", maxGroups) + `{}]}`),
+			"more than 65536 groups", 1 << 30,
+		},
 	} {
 		var err error
 		if took := allocated(func() { _, err = decodeDocument(test.body, namedPath, false) }); took > test.most {
@@ -105,9 +123,10 @@ func TestTooMuchIsNotDecoded(t *testing.T) {
 		}
 	}
 	status := []byte(`{"kind":"Status","message":"why","details":{"causes":[{}` + strings.Repeat(",{}", size/3) + `]}}`)
-	var said briefStatus
-	if took := allocated(func() { said, _ = parseStatus(status) }); said.Message != "why" || took > 1<<20 {
-		t.Errorf("a Status of %d bytes has taken %d, want 1 MiB at most; its message is %q", len(status), took, said.Message)
+	var parsed briefStatus
+	if took := allocated(func() { parsed, _ = parseStatus(status) }); parsed.Message != "why" || took > 1<<20 {
+		t.Errorf("a Status of %d bytes has taken %d, want 1 MiB at most; its message is %q",
+			len(status), took, parsed.Message)
 	}
 }
 
@@ -141,7 +160,8 @@ func TestLongTextsCostLittle(t *testing.T) {
 				t.Errorf("to show a text of %d bytes has taken %d; want 1 MiB at most", len(text), took)
 			}
 			if strings.Contains(shown, "x-") || shown == "" || len(shown) > maxErrorText {
-				t.Errorf("a secret of %d bytes in a text of %d is shown as %q; want none of the secret, and 1 to %d bytes", size, len(text), shown, maxErrorText)
+				t.Errorf("a secret of %d bytes in a text of %d is shown as %q; want none of the secret, and 1 to %d bytes",
+					size, len(text), shown, maxErrorText)
 			}
 		}
 	}
@@ -151,11 +171,19 @@ func TestLongTextsCostLittle(t *testing.T) {
 func TestMalformedVerbsCostNothing(t *testing.T) {
 	const most = maxElements - 1
 	for verbs, want := range map[string]string{
-		`null`: "", `{}`: "", `7`: "", `true`: "", `""`: "", `[1,"get",null,{},"watch"]`: "get watch", `["\"","GET"," get"]`: "",
+		`null`:                      "",
+		`{}`:                        "",
+		`7`:                         "",
+		`true`:                      "",
+		`""`:                        "",
+		`[1,"get",null,{},"watch"]`: "get watch",
+		`["\"","GET"," get"]`:       "",
 		`[` + strings.Repeat(`"",`, most) + `"get"]`: "get", `["get","` + strings.Repeat("x", most) + `"]`: "get",
 	} {
 		aggregated := aggregatedJSON(`{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[{"resource":"rs","responseKind":{"kind":"R"},"verbs":` + verbs + `}]}]}`)
-		list := []byte(`{"kind":"APIResourceList","groupVersion":"g/v1","resources":[{"name":"rs","kind":"R","verbs":` + verbs + `}]}`)
+		list := []byte(
+			`{"kind":"APIResourceList","groupVersion":"g/v1","resources":[{"name":"rs","kind":"R","verbs":` + verbs + `}]}`,
+		)
 		var read [2]*snapshot.Group
 		took := allocated(func() {
 			if doc, err := decodeDocument(aggregated, namedPath, false); err == nil {
@@ -174,7 +202,10 @@ func TestMalformedVerbsCostNothing(t *testing.T) {
 				t.Errorf("%s with verbs %s is not read", from, what)
 				continue
 			}
-			diff := snapshot.Diff(new(snapshot.Snapshot), new(snapshot.Snapshot).WithDocument(snapshot.NewDocument([]*snapshot.Group{read[i]}, true), 1))
+			diff := snapshot.Diff(
+				new(snapshot.Snapshot),
+				new(snapshot.Snapshot).WithDocument(snapshot.NewDocument([]*snapshot.Group{read[i]}, true), 1),
+			)
 			if len(diff) != 1 || strings.Join(diff[0].Verbs.Names(), " ") != want {
 				t.Errorf("verbs %s are read from %s as %v; want %q", what, from, diff, want)
 			}
@@ -207,14 +238,18 @@ func TestNoDocumentCostsMinutes(t *testing.T) {
 	}
 	for name, items := range map[string]func(n int) string{
 		"kinds that clash in lower case": rows(caseOf),
-		"one singular name":              rows(each(`{"resource":"r%d","singularResource":"s","responseKind":{"kind":"K%[1]d"}}`)),
+		"one singular name": rows(
+			each(`{"resource":"r%d","singularResource":"s","responseKind":{"kind":"K%[1]d"}}`),
+		),
 		"names of lists": rows(func(i int) string {
 			return fmt.Sprintf(`{"resource":"k%dlists","singularResource":"k%dlist","responseKind":{"kind":"K%[1]d"}}`, i, i+1)
 		}),
 		"lists of lists": rows(func(i int) string {
 			return fmt.Sprintf(`{"resource":"r%d","responseKind":{"kind":"K%s"}}`, i, strings.Repeat("List", i%60))
 		}),
-		"versions":  func(n int) string { return group + repeat(n, each(`{"version":"v%d","freshness":"Stale"}`)) + groupEnd },
+		"versions": func(n int) string {
+			return group + repeat(n, each(`{"version":"v%d","freshness":"Stale"}`)) + groupEnd
+		},
 		"one group": groups(each(group + `{"version":"v%d"},{"version":"w%[1]d"}` + groupEnd)),
 		"names in names": groups(func(i int) string {
 			return fmt.Sprintf(`{"metadata":{"name":"%s%d"}}`, strings.Repeat("x", i%200), i/200)
@@ -277,7 +312,17 @@ func FuzzDecode(f *testing.F) {
 		}
 	}
 	for _, data := range []string{
-		"", " ", "k8s\x00", "k8s\x00\x0a", "null", "[]", `""`, "0", "{", `{"kind":"APIGroupList"}`, `{"kind":"APIVersions","versions":[1]}`,
+		"",
+		" ",
+		"k8s\x00",
+		"k8s\x00\x0a",
+		"null",
+		"[]",
+		`""`,
+		"0",
+		"{",
+		`{"kind":"APIGroupList"}`,
+		`{"kind":"APIVersions","versions":[1]}`,
 		`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[null,{},[],""]}`,
 		`{"kind":"APIGroup","name":"g0001.example.com","versions":[null,{},1]}`,
 		`{"kind":"APIResourceList","groupVersion":"g0001.example.com/v2","resources":[null,{},{"kind":"List"},{"name":"/"}]}`,
@@ -311,25 +356,31 @@ func TestDamagedDocumentIsNeverTakenForWhole(t *testing.T) {
 	}
 }
 
-// No stream that a server sends causes a panic or is read for ever.
+// No stream that a server sends causes a panic or is read without end.
 func FuzzWatch(f *testing.F) {
 	const object = `"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"6"}}}`
 	for _, seed := range []string{
-		`{"type":"ADDED",` + object + `{"type":"BOOKMARK",` + object, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410}}`,
+		`{"type":"ADDED",` + object + `{"type":"BOOKMARK",` + object,
+		`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410}}`,
 		`{"type":"ERROR"}`, `{"type":null,"object":null}`, `[]`, ``, `<html>`, `{"type":"ADDED","object":{"metadata":"x"}}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: req, Body: io.NopCloser(bytes.NewReader(sent))}, nil
+			return &http.Response{
+				StatusCode: http.StatusOK, Header: http.Header{}, Request: req, Body: io.NopCloser(bytes.NewReader(sent)),
+			}, nil
 		}))
-		place, events, crds := "5", 0, schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+		place, events, crds := "5", 0, schema.GroupVersionResource{
+			Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+		}
 		err := c.Watch(context.Background(), crds, &place, time.Minute, func() {}, func() { events++ })
 		if events > len(sent) || len(place) > maxResourceVersion || place != "" && err != nil {
 			t.Errorf("%d events of %d bytes, the next watch begins at %q after %v", events, len(sent), place, err)
 		}
-		if version, err := c.currentResourceVersion(context.Background(), crds); (version == "") == (err == nil) || len(version) > maxResourceVersion {
+		if version, err := c.currentResourceVersion(context.Background(), crds); (version == "") == (err == nil) ||
+			len(version) > maxResourceVersion {
 			t.Errorf("version %q, %v; want one of the two, and %d bytes at most", version, err, maxResourceVersion)
 		}
 	})

@@ -27,7 +27,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func newClient(t testing.TB, server http.RoundTripper) *Client {
 	t.Helper()
 	cfg := &rest.Config{Host: "http://fake.invalid", QPS: -1, BearerToken: fakeapi.Token}
-	c, err := NewClient(cfg, &http.Client{Transport: server}, Options{RequestTimeout: time.Minute, MaxResponseBytes: 8 << 20})
+	c, err := NewClient(
+		cfg, &http.Client{Transport: server}, Options{RequestTimeout: time.Minute, MaxResponseBytes: 8 << 20},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +61,8 @@ func readLive(t *testing.T, c *Client, s *snapshot.Snapshot) *snapshot.Snapshot 
 	for _, g := range s.Groups() {
 		versions, preferred, _, err := c.List(context.Background(), g.Name())
 		if err != nil || len(versions) != len(g.Versions()) {
-			t.Errorf("the list of group %q has versions %q, %v; want %d as in the document", g.Name(), versions, err, len(g.Versions()))
+			t.Errorf("the list of group %q has versions %q, %v; want %d as in the document",
+				g.Name(), versions, err, len(g.Versions()))
 			continue
 		}
 		s = s.WithGroup(g.Name(), versions, preferred, 2, s)
@@ -112,7 +115,9 @@ func dump(s *snapshot.Snapshot) []string {
 	}
 	for _, change := range snapshot.Diff(new(snapshot.Snapshot), s) {
 		m := change.Mapping
-		lines = append(lines, fmt.Sprintf("%v %v %v %q", m.GroupVersionKind, m.Resource, m.Scope.Name(), change.Verbs.Names()))
+		lines = append(
+			lines, fmt.Sprintf("%v %v %v %q", m.GroupVersionKind, m.Resource, m.Scope.Name(), change.Verbs.Names()),
+		)
 		singular, _, err := s.ResourceSingularizer(m.Resource.Resource)
 		lines = append(lines, fmt.Sprintf("  %s %v", singular, err))
 	}
@@ -169,7 +174,8 @@ func TestFormsAgree(t *testing.T) {
 func TestETagsThatAreSentBack(t *testing.T) {
 	for etag, want := range map[string]string{
 		`"it"`: `"it"`, `W/"it"`: `"it"`, `""`: `""`, `"`: "", "it": "", `"it`: "", `it"`: "", "": "",
-		`"` + strings.Repeat("x", maxETag-2) + `"`: `"` + strings.Repeat("x", maxETag-2) + `"`, `"` + strings.Repeat("x", maxETag-1) + `"`: "",
+		`"` + strings.Repeat("x", maxETag-2) + `"`: `"` + strings.Repeat("x", maxETag-2) + `"`,
+		`"` + strings.Repeat("x", maxETag-1) + `"`: "",
 	} {
 		if got := strongETag(http.Header{"Etag": {etag}}); got != want {
 			t.Errorf("of the ETag %s, %s is sent back; want %s", etag, got, want)
@@ -181,8 +187,11 @@ func TestETagsThatAreSentBack(t *testing.T) {
 // impersonates somebody else): a server may give documents of different content the same ETag. Nor does one
 // whose own ETag is another one: a gateway speaks of a document that it has.
 func TestUnchangedForOthers(t *testing.T) {
-	mine := schema.GroupKind{Group: "tenant.example.com", Kind: "Mine"} // served to everybody, as a resource of the tenant's name
-	for header, prefix := range map[string]string{"Authorization": "Bearer ", "Impersonate-User": "", "Impersonate-Extra-Tenant": "", "X-Gateway": ""} {
+	// served to everybody, as a resource of the tenant's name
+	mine := schema.GroupKind{Group: "tenant.example.com", Kind: "Mine"}
+	for header, prefix := range map[string]string{
+		"Authorization": "Bearer ", "Impersonate-User": "", "Impersonate-Extra-Tenant": "", "X-Gateway": "",
+	} {
 		etagOf := func(tenant string) string {
 			if header == "X-Gateway" { // says nothing of the caller
 				return `"` + tenant + `"`
@@ -203,7 +212,10 @@ func TestUnchangedForOthers(t *testing.T) {
 			req.Header.Set(header, prefix+tenant)
 			if req.Header.Get("If-None-Match") != "" {
 				asked = append(asked, req.URL.Path+" 304")
-				return &http.Response{StatusCode: http.StatusNotModified, Header: http.Header{"Etag": {etagOf(tenant)}}, Body: http.NoBody, Request: req}, nil
+				return &http.Response{
+					StatusCode: http.StatusNotModified, Header: http.Header{"Etag": {etagOf(tenant)}}, Body: http.NoBody,
+					Request: req,
+				}, nil
 			}
 			asked = append(asked, req.URL.Path)
 			resp, err := servers[tenant].RoundTrip(req)
@@ -217,7 +229,7 @@ func TestUnchangedForOthers(t *testing.T) {
 				asked = nil
 				m, _, err := readDocument(t, c).RESTMapping(mine, nil)
 				if err != nil || m.Resource.Resource != "of-"+tenant {
-					t.Errorf("by %s, tenant %s is told %v, %v; want of-%[2]s", header, tenant, m, err)
+					t.Errorf("by %s, tenant %s gets %v, %v; want of-%[2]s", header, tenant, m, err)
 				}
 			}
 			if diff := cmp.Diff([]string{"/api 304", "/apis 304"}, asked); diff != "" {
@@ -227,7 +239,7 @@ func TestUnchangedForOthers(t *testing.T) {
 	}
 }
 
-// Programs see the mapper's requests in client-go's metric, as stock's.
+// Programs see the mapper's requests in client-go's metric, as those of controller-runtime's own.
 func TestClientGoCountsRequests(t *testing.T) {
 	var counted results
 	defer func(before metrics.ResultMetric) { metrics.RequestResult = before }(metrics.RequestResult)
@@ -237,7 +249,8 @@ func TestClientGoCountsRequests(t *testing.T) {
 	readDocument(t, c)
 	server.SetFault(fakeapi.All(), fakeapi.Refused())
 	_, _, _ = c.Version(context.Background(), "g0001.example.com", "v1")
-	if want := (results{"GET fake.invalid 200", "GET fake.invalid 200", "GET fake.invalid <error>"}); !slices.Equal(want, counted) {
+	want := results{"GET fake.invalid 200", "GET fake.invalid 200", "GET fake.invalid <error>"}
+	if !slices.Equal(want, counted) {
 		t.Errorf("client-go's metric counts %q; want %q", counted, want)
 	}
 }
@@ -257,7 +270,9 @@ func TestNamesThatAreNoneAreNotAskedFor(t *testing.T) {
 			t.Errorf("group %q, version %q: served %v, %v; want that it is not served", group, version, table != nil, err)
 		}
 	}
-	for _, name := range []string{"a/b", "..", ".", "x?y", "x#y", "%2e%2e", "../../api/v1/secrets", "/", "a/../b", "?", "..%2fapi"} {
+	for _, name := range []string{
+		"a/b", "..", ".", "x?y", "x#y", "%2e%2e", "../../api/v1/secrets", "/", "a/../b", "?", "..%2fapi",
+	} {
 		ask(name, "v1")
 		ask("g0001.example.com", name)
 		ask("", name)

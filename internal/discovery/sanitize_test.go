@@ -51,7 +51,8 @@ func TestErrorsOfTransportsShowKnownWordsOnly(t *testing.T) {
 			t.Errorf("of %.200q is shown: %v; want %s", text, err, got)
 		}
 		panics := newClient(t, transport(func(*http.Request) (*http.Response, error) { panic(fmt.Errorf("%.9000s", text)) }))
-		if _, _, err := panics.Version(context.Background(), "example.com", "v1"); err == nil || strings.Contains(err.Error(), secret) {
+		if _, _, err := panics.Version(context.Background(), "example.com", "v1"); err == nil ||
+			strings.Contains(err.Error(), secret) {
 			t.Errorf("of a panic with %.200q is shown: %v", text, err)
 		}
 	}
@@ -74,14 +75,23 @@ func TestErrorsOfTransportsShowKnownWordsOnly(t *testing.T) {
 func TestEachErrorOfATransportIsTheServersFailure(t *testing.T) {
 	answer := func(code int, body io.Reader) transport {
 		return func(req *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(body), ContentLength: -1, Request: req}, nil
+			return &http.Response{
+				StatusCode: code, Header: http.Header{}, Body: io.NopCloser(body), ContentLength: -1, Request: req,
+			}, nil
 		}
 	}
 	causes := []error{
-		io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE, net.ErrClosed, errors.New("anything"),
+		io.EOF,
+		io.ErrUnexpectedEOF,
+		syscall.ECONNRESET,
+		syscall.ECONNREFUSED,
+		syscall.EPIPE,
+		net.ErrClosed,
+		errors.New("anything"),
 		errors.New("http2: client connection lost"), errors.New("http2: server sent GOAWAY and closed the connection"),
 		errors.New("stream error: stream ID 5; INTERNAL_ERROR"), tls.AlertError(80), x509.UnknownAuthorityError{},
-		&net.OpError{Op: "remote error", Err: tls.AlertError(40)}, &net.OpError{Op: "dial", Err: &net.DNSError{IsTimeout: true}},
+		&net.OpError{Op: "remote error", Err: tls.AlertError(40)},
+		&net.OpError{Op: "dial", Err: &net.DNSError{IsTimeout: true}},
 	}
 	read := func(ctx context.Context, via transport) error {
 		c := newClient(t, via)
@@ -120,14 +130,14 @@ func TestEachErrorOfATransportIsTheServersFailure(t *testing.T) {
 }
 
 // The client tells of each failure of the server, whatever it was asked for and by whom.
-func TestFailuresOfTheServerAreTold(t *testing.T) {
+func TestFailuresOfTheServerAreReported(t *testing.T) {
 	var answer error
 	c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 403, Header: http.Header{}, Body: http.NoBody, Request: req}, answer
 	}))
 	c.hasRead.Store(true) // so that nothing is sent again
-	told := 0
-	c.options.Failed = func() { told++ }
+	reported := 0
+	c.options.Failed = func() { reported++ }
 	reads := map[string]func() error{
 		"the document": func() error { _, err := c.Document(context.Background()); return err },
 		"a version":    func() error { _, _, err := c.Version(context.Background(), "example.com", "v1"); return err },
@@ -135,10 +145,10 @@ func TestFailuresOfTheServerAreTold(t *testing.T) {
 	}
 	for _, answer = range []error{nil, io.ErrUnexpectedEOF} {
 		for name, read := range reads {
-			told = 0
+			reported = 0
 			err := read()
-			if failed := answer != nil; err == nil || (told > 0) != failed {
-				t.Errorf("%s: %v, and %d failures were told; want some: %t", name, err, told, failed)
+			if failed := answer != nil; err == nil || (reported > 0) != failed {
+				t.Errorf("%s: %v, and %d failures were reported; want some: %t", name, err, reported, failed)
 			}
 		}
 	}
@@ -154,7 +164,10 @@ func TestRedirectsOnTheSameHost(t *testing.T) {
 	for to, followed := range map[string]bool{
 		"http://fake.invalid:80/there": true, "http://FAKE.invalid/there": true, "https://fake.invalid/there": true,
 		"https://Fake.Invalid:443/there": true, "/there": true,
-		"http://fake.invalid:443/there": false, "http://fake.invalid.other/there": false, "http://other.invalid/there": false, "//fake:80/there": false,
+		"http://fake.invalid:443/there":   false,
+		"http://fake.invalid.other/there": false,
+		"http://other.invalid/there":      false,
+		"//fake:80/there":                 false,
 	} {
 		var asked []string
 		c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
@@ -183,7 +196,10 @@ func TestServerThatIgnoresParameters(t *testing.T) {
 		accepts = append(accepts, accept)
 		if strings.Contains(accept, "protobuf") {
 			plain := "k8s\x00\x0a\x12\x0a\x02v1\x12\x0cAPIGroupList\x12\x00"
-			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(plain)), ContentLength: -1, Request: req}, nil
+			return &http.Response{
+				StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(plain)), ContentLength: -1,
+				Request: req,
+			}, nil
 		}
 		return via.RoundTrip(req)
 	}))
@@ -224,7 +240,9 @@ func TestCredentialsThatDifferEachTime(t *testing.T) {
 		}
 		codes = append(codes, text)
 	}
-	want := []string{"200 200 ", "304 200 304 200 ", "304 200 304 200 ", "200 200 ", "200 200 ", "200 200 ", "200 200 ", "304 304 "}
+	want := []string{
+		"200 200 ", "304 200 304 200 ", "304 200 304 200 ", "200 200 ", "200 200 ", "200 200 ", "200 200 ", "304 304 ",
+	}
 	if fmt.Sprint(codes) != fmt.Sprint(want) {
 		t.Errorf("answers of each reading: %q; want %q", codes, want)
 	}

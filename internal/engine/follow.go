@@ -48,7 +48,9 @@ func (e *Engine) Hint(err error) string { return report.Hint(e.Reloader.Snapshot
 const confirmTimeout = 2 * time.Second
 
 // Confirm implements follow.Source.
-func (e *Engine) Confirm(ctx context.Context, gvk schema.GroupVersionKind, wait follow.Wait) (*meta.RESTMapping, error) {
+func (e *Engine) Confirm(
+	ctx context.Context, gvk schema.GroupVersionKind, wait follow.Wait,
+) (*meta.RESTMapping, error) {
 	confirm := e.confirmBriefly
 	if wait == follow.WaitUntilRead {
 		confirm = e.confirmUntilRead

@@ -13,8 +13,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Lookup answers a lookup that the snapshot does not answer. It makes the reads that the lookup still needs. find is the
-// lookup that q describes.
+// Lookup answers a lookup that the snapshot does not answer. It makes the reads that the lookup still needs. find is
+// the lookup that q describes.
 //
 // It returns what is known even if the server could not be read. It returns NoMatch only if the server could be read.
 func Lookup[T any](
@@ -33,8 +33,9 @@ func Lookup[T any](
 	return answer, err
 }
 
-// snapshotFor returns the snapshot that answers a lookup, also if that is by NoMatch. It makes the reads that the lookup still
-// needs, unless NegativeTTL spares them. It returns an error if nothing is known and the server could not be read.
+// snapshotFor returns the snapshot that answers a lookup, also if that is by NoMatch. It makes the reads that the
+// lookup still needs, unless NegativeTTL spares them. It returns an error if nothing is known and the server could
+// not be read.
 func (e *Engine) snapshotFor(ctx context.Context, q snapshot.Query) (*snapshot.Snapshot, error) {
 	began := e.Reloader.Snapshot()
 	if e.absences.has(q, began) {
@@ -58,8 +59,8 @@ func (e *Engine) snapshotFor(ctx context.Context, q snapshot.Query) (*snapshot.S
 	}
 }
 
-// mayMissMore reports whether a lookup that has an answer must not return it after an error: the caller did not wait for
-// the server's answer, or only some of the groups are known that may have a better one.
+// mayMissMore reports whether a lookup that has an answer must not return it after an error: the caller did not wait
+// for the server's answer, or only some of the groups are known that may have a better one.
 func mayMissMore(ctx context.Context, q snapshot.Query, found reload.Finding) bool {
 	if found.Err == nil {
 		return false
@@ -67,8 +68,8 @@ func mayMissMore(ctx context.Context, q snapshot.Query, found reload.Finding) bo
 	return ctx.Err() != nil || !found.Snapshot.HasDocument() && !q.ExactGroup()
 }
 
-// LookupError is the error of a lookup whose answer may be in versions that could not be read, or that could not read the
-// document or a list.
+// LookupError is the error of a lookup whose answer may be in versions that could not be read, or that could not read
+// the document or a list.
 func (e *Engine) LookupError(q snapshot.Query, failed map[schema.GroupVersion]error, err error) error {
 	switch {
 	case err == nil:

@@ -68,12 +68,13 @@ func TestReplyOfList(t *testing.T) {
 		object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
 		return &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{object}}
 	}
+	empty := &metav1.PartialObjectMetadataList{}
 	namespaced := &meta.RESTMapping{Scope: meta.RESTScopeNamespace}
 	clusterScoped := &meta.RESTMapping{Scope: meta.RESTScopeRoot}
 	for name, got := range map[string]follow.Reply{
-		"namespaced, no object":                         follow.ReplyOfList(namespaced, &metav1.PartialObjectMetadataList{}, nil),
+		"namespaced, no object":                         follow.ReplyOfList(namespaced, empty, nil),
 		"namespaced, an object in a namespace":          follow.ReplyOfList(namespaced, listed("ns"), nil),
-		"cluster-scoped, no object":                     follow.ReplyOfList(clusterScoped, &metav1.PartialObjectMetadataList{}, nil),
+		"cluster-scoped, no object":                     follow.ReplyOfList(clusterScoped, empty, nil),
 		"cluster-scoped, an object without a namespace": follow.ReplyOfList(clusterScoped, listed(""), nil),
 	} {
 		if got != follow.ReplyFits {

@@ -59,9 +59,6 @@ func recheckDelays() []time.Duration {
 	return []time.Duration{2 * time.Second, 8 * time.Second, 20 * time.Second, lastRecheck}
 }
 
-// lastRecheck is the longest of these delays.
-const lastRecheck = 70 * time.Second
-
 // Run refreshes at once, and again and again until ctx ends. It returns when everything that it started has ended.
 // Reads and watches end within a second after ctx, although a transport that ignores its context goes on. refresh
 // returns an error if the server could not be read. Then Run calls it again after a backoff that grows from a second.

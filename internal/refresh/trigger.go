@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// lastRecheck is how long after an event the last refresh for it follows.
+const lastRecheck = 70 * time.Second
+
 // trigger asks for a refresh. It counts once, however often it is fired before it is taken.
 type trigger struct {
 	fired    chan struct{} // has room for one

@@ -97,8 +97,10 @@ func TestWatchThatCannotBeResumedBeginsWithAList(t *testing.T) {
 // A watch that fails begins with a list again. If it was open, it may have missed an event.
 func TestWatchThatFailsBeginsWithAList(t *testing.T) {
 	huge := strings.Repeat("x", 3<<20)
+	longVersion := strings.Replace(added, "6", strings.Repeat("6", 300), 1)
+	gone := "watch of " + crds + " failed: the server ended the watch with error 410 Gone"
 	for name, first := range map[string]failure{
-		"expired":                 {ends(expired), "watch of " + crds + " failed: the server ended the watch with error 410 Gone"},
+		"expired":                 {ends(expired), gone},
 		"an error":                {answer{body: added + broken}, "500 Internal"},
 		"a page":                  {ends("<html>"), "not a watch event"},
 		"no event":                {ends("{}"), "not a watch event"},
@@ -108,7 +110,7 @@ func TestWatchThatFailsBeginsWithAList(t *testing.T) {
 		"an error without a code": {ends(`{"type":"ERROR"}`), "with error 0"},
 		"a huge event":            {answer{body: strings.Replace(added, "foo", huge, 1)}, "limit of 2097152 bytes"},
 		"blanks":                  {answer{body: strings.Repeat(" ", 3<<20)}, "limit of 2097152 bytes"},
-		"a huge version":          {answer{body: strings.Replace(added, "6", strings.Repeat("6", 300), 1)}, "more than 256 bytes"},
+		"a huge version":          {answer{body: longVersion}, "more than 256 bytes"},
 		"no version":              {ends(strings.Replace(added, `"6"`, `""`, 1)), "no resourceVersion"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,12 +123,13 @@ func TestWatchThatFailsBeginsWithAList(t *testing.T) {
 // A watch that does not open begins with a list again. It has missed nothing that the first list has not.
 func TestWatchThatDoesNotOpenBeginsWithAList(t *testing.T) {
 	blanks := strings.Repeat(" ", 3<<20)
+	away := answer{code: 302, location: "http://elsewhere.invalid", end: io.EOF}
 	for name, first := range map[string]failure{
 		"refused as expired":  {answer{code: 410, end: io.EOF}, "watch of " + crds + " failed: the server answered 410 Gone"},
 		"refused without end": {answer{code: 500, body: blanks}, "limit of 2097152 bytes"},
 		"no answer":           {answer{delay: time.Hour}, "no complete answer within 30s"},
 		"what was sent":       {answer{code: 500, body: leak, end: io.EOF}, "no such token: [redacted]"},
-		"redirected away":     {answer{code: 302, location: "http://elsewhere.invalid", end: io.EOF}, "redirects to another host"},
+		"redirected away":     {away, "redirects to another host"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asks := "list, watch from 5, list, watch from 5"
@@ -289,7 +292,8 @@ func lastsForMinutes(t *testing.T, watch answer, mostLate time.Duration) {
 		time.Sleep(24 * time.Hour)
 		now := w.look()
 		if now.watches < 130 || now.watches > 290 || now.lists != 1 {
-			t.Errorf("%d watches and %d lists in a day; want 130 to 290 of 5 to 10 minutes, and one list", now.watches, now.lists)
+			t.Errorf("%d watches and %d lists in a day; want 130 to 290 of 5 to 10 minutes, and one list",
+				now.watches, now.lists)
 		}
 		if now.fired != notFired || len(now.lines) > 0 {
 			t.Errorf("in a day the trigger was fired: %s, logged %q; want not, and no line", now.fired, now.lines)

@@ -57,3 +57,17 @@ func (r *Reloader) Due() bool { return r.age.due.Load() }
 
 // Stale reports whether the last confirmation was more than MaxAge ago, whatever is under way.
 func (r *Reloader) Stale() bool { return r.age.stale.Load() }
+
+// NoteAllRead notes that everything that is served was read by reads that began after a time.
+func (r *Reloader) NoteAllRead(began time.Time) { r.allRead.Store(&began) }
+
+// AllRead returns when the reads began that last confirmed everything that is known, or the zero time.
+func (r *Reloader) AllRead() time.Time {
+	if last := r.allRead.Load(); last != nil {
+		return *last
+	}
+	return time.Time{}
+}
+
+// Outdated reports whether that was more than MaxAge ago.
+func (r *Reloader) Outdated() bool { return r.age.limited() && time.Since(r.AllRead()) >= r.age.maxAge }

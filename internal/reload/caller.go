@@ -17,7 +17,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// caller makes the reads of one lookup or of one refresh, and waits for each as R7 in DESIGN.md says. Close it.
+// caller makes the reads of one lookup or of one refresh, and waits for each as R7 in DESIGN.md says. One that waits
+// until reads are slow has to be closed.
 type caller struct {
 	r        *Reloader
 	since    snapshot.Seq // calls that began later will do
@@ -91,7 +92,7 @@ func (c *caller) read(ctx context.Context, read snapshot.Read) (snapshot.Outcome
 		return c.await(ctx, c.r.join(read, c.since), slowThreshold)
 	}
 	if !c.expectsAnswer(read) {
-		// One attempt at a time goes on all the same, so that one learns when the path answers again.
+		// One attempt at a time goes on all the same, so that somebody notices when the path answers again.
 		return c.await(ctx, c.r.join(read, c.since), 0)
 	}
 	remaining := c.remaining()

@@ -80,7 +80,7 @@ func (l *lookup) run(ctx context.Context) Finding {
 		var err error
 		progress := snapshot.Progress{Began: l.since, HasAnswer: has == oldAnswer, Done: l.done}
 		if missing := s.MissingReads(l.query, progress); len(missing) > 0 {
-			err = l.make(ctx, missing)
+			err = l.makeReads(ctx, missing)
 		} else if slow := l.slowThatMatters(s, has); slow >= 0 {
 			err = l.awaitSlow(ctx, slow)
 		} else {
@@ -154,10 +154,10 @@ func (l *lookup) slowThatMatters(s *snapshot.Snapshot, has answer) int {
 	})
 }
 
-// make makes the first of the reads if they are of one group: upstream's counting transport allows one request at a
-// time, and the next may not be needed. The groups of a lookup in several are read side by side, and for slowThreshold
-// at most once the lookup has its answer.
-func (l *lookup) make(ctx context.Context, groups [][]snapshot.Read) error {
+// makeReads makes the first of the reads if they are of one group: upstream's counting transport allows one request
+// at a time, and the next may not be needed. The groups of a lookup in several are read side by side, and for
+// slowThreshold at most once the lookup has its answer.
+func (l *lookup) makeReads(ctx context.Context, groups [][]snapshot.Read) error {
 	if len(groups) == 1 {
 		_, err := l.read(ctx, groups[0][0])
 		return err

@@ -73,20 +73,6 @@ func (c *caller) readDropped(ctx context.Context, dropped []snapshot.Read) {
 	}
 }
 
-// NoteAllRead notes that everything that is served was read by reads that began after a time.
-func (r *Reloader) NoteAllRead(began time.Time) { r.allRead.Store(&began) }
-
-// AllRead returns when the reads began that last confirmed everything that is known, or the zero time.
-func (r *Reloader) AllRead() time.Time {
-	if last := r.allRead.Load(); last != nil {
-		return *last
-	}
-	return time.Time{}
-}
-
-// Outdated reports whether that was more than MaxAge ago.
-func (r *Reloader) Outdated() bool { return r.age.limited() && time.Since(r.AllRead()) >= r.age.maxAge }
-
 // ConfirmAll refreshes everything that is known if it is outdated, and waits for that. On a server without the
 // aggregated document a refresh alone leaves out what nobody uses. ConfirmAll waits no longer than a lookup that has an
 // old answer. It does not wait at all if the server is unresponsive, or if an attempt has failed a moment ago (R7):

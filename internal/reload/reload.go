@@ -7,21 +7,20 @@
 // starts, so what it reads is never older than their lookups. Each call has the sequence number that it took when it
 // began. The snapshot merges by these, so nothing else orders calls. No lock is held while one runs.
 //
-// The files, from who needs a read to what comes of it:
+// The files, from a caller that needs a read to what comes of it:
 //
-//	lookup.go               a lookup makes the reads that its answer lacks
-//	refresh.go              a refresh makes the reads that confirm what is known:
-//	age.go, usage.go        when it is due, and which groups are in use
+//	lookup.go             a lookup makes the reads that its answer lacks
+//	refresh.go            a refresh makes the reads that confirm what is known
 //	      ↓
-//	caller.go               the reads of one lookup or refresh, and how long it waits for each (R7)
-//	limit.go                reads for clients and caches that ask again and again
+//	caller.go             the reads of one lookup or refresh, and how long it waits for each (R7)
 //	      ↓
-//	call.go                 one read for all who wait for it
+//	call.go, limit.go     one read for all callers, and for those that ask again and again
 //	      ↓
-//	fetch.go                sends its requests, and publishes the snapshot that follows
-//	absence.go              decides whether a 404 is an absence (R6)
+//	fetch.go              sends its requests, and publishes the snapshot that follows
+//	absence.go            decides whether a 404 is an absence (R6), mostly without another call
 //	      ↓
-//	reload.go               the current snapshot
+//	age.go, usage.go      when a refresh is due, and which groups are in use
+//	reload.go             the current snapshot
 package reload
 
 import (

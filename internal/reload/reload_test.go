@@ -69,7 +69,8 @@ func find(ctx context.Context, r *Reloader, group, kind string, versions ...stri
 // serving is a version that serves a kind.
 func serving(version, kind string) fakeapi.Version {
 	singular := strings.ToLower(kind)
-	return fakeapi.Version{Name: version, Resources: []fakeapi.Resource{{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: true}}}
+	resource := fakeapi.Resource{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: true}
+	return fakeapi.Version{Name: version, Resources: []fakeapi.Resource{resource}}
 }
 
 const group = "g0001.example.com"
@@ -210,8 +211,14 @@ func TestEndedContextReadsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(reason)
 	for name, read := range map[string]func() error{
-		"a lookup":   func() error { _, err := find(ctx, r, group, "Absent"); return err },
-		"a version":  func() error { _, err := r.ReadLive(ctx, schema.GroupVersion{Group: group, Version: "v1"}); return err },
+		"a lookup": func() error {
+			_, err := find(ctx, r, group, "Absent")
+			return err
+		},
+		"a version": func() error {
+			_, err := r.ReadLive(ctx, schema.GroupVersion{Group: group, Version: "v1"})
+			return err
+		},
 		"two groups": func() error { return r.RefreshGroups(ctx, []string{group, "g0002.example.com"}) },
 		"all":        func() error { return r.Refresh(ctx) },
 		"many groups": func() error {
@@ -225,7 +232,7 @@ func TestEndedContextReadsNothing(t *testing.T) {
 	}
 }
 
-// R3: a lookup has found a kind, and before it can answer somebody publishes a document in which that has gone again.
+// R3: a lookup has found a kind, and before it can answer somebody publishes a document in which that is missing again.
 // It is answered by what it has read itself: otherwise it would find the kind in no version.
 func TestLookupIsAnsweredFromItsOwnReads(t *testing.T) {
 	for _, versions := range [][]string{nil, {"v1"}, {"v1", "v2"}} {
@@ -256,34 +263,72 @@ func TestLookupIsAnsweredFromItsOwnReads(t *testing.T) {
 			t.Errorf("a lookup in %q, whose own read has found the kind, sends %v", versions, sent)
 		}
 		if v, err := find(ctx, r, group, "Late", versions...); !meta.IsNoMatchError(err) {
-			t.Errorf("the next lookup in %q, which comes after the kind has gone: %q, %v", versions, v, err)
+			t.Errorf("the next lookup in %q, which begins after the kind was removed: %q, %v", versions, v, err)
 		}
 	}
 }
 
-// R6: a 404 for a built-in version that the document has: the document, read again, decides whether
-// another API server of the cluster serves it (KEP-4020).
-func TestVersionOfAPeerStays(t *testing.T) {
+// peerTest is a reloader of a server whose document has versions of another API server of the cluster.
+type peerTest struct {
+	*Reloader
+	t      *testing.T
+	server *fakeapi.Server
+}
+
+func inCluster(t *testing.T, test func(p *peerTest)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server := fakeapi.New(append(fakeapi.Typical(1, 1, 1), fakeapi.Group{Name: "policy", Versions: []fakeapi.Version{serving("v1", "Old")}})...)
-		server.SetPeers(fakeapi.Group{Name: "policy", Versions: []fakeapi.Version{serving("v2", "New")}}, fakeapi.Group{Name: "batch", Versions: []fakeapi.Version{serving("v1", "Job")}})
-		r := newReloader(t, server, Options{})
-		look := func(when, group, kind, versions, want string, requests int) {
-			t.Helper()
-			server.TakeRequests()
-			v, err := find(context.Background(), r, group, kind, strings.Fields(versions)...)
-			if sent := server.TakeRequests(); v != want || want == "" && !meta.IsNoMatchError(err) || len(sent) != requests {
-				t.Errorf("%s: %s in %q is found in %q, error %v, after %d requests; want %q after %d", when, kind, versions, v, err, len(sent), want, requests)
-			}
-		}
-		look("at first", "policy", "New", "v2", "v2", 2)
-		look("what nobody serves", "policy", "Absent", "v2", "", 3)
-		look("known", "policy", "New", "v2", "v2", 0)
-		look("a version that the document does not have", "policy", "New", "v9", "", 1)
-		look("a group that peers alone serve, and its list", "batch", "Absent", "", "", 6)
-		server.SetPeers()
-		look("the peer is gone", "policy", "Absent", "v2", "", 3)
-		look("the document has told that the version is gone", "policy", "New", "v2", "", 1)
+		policy := fakeapi.Group{Name: "policy", Versions: []fakeapi.Version{serving("v1", "Old")}}
+		server := fakeapi.New(append(fakeapi.Typical(1, 1, 1), policy)...)
+		server.SetPeers(
+			fakeapi.Group{Name: "policy", Versions: []fakeapi.Version{serving("v2", "New")}},
+			fakeapi.Group{Name: "batch", Versions: []fakeapi.Version{serving("v1", "Job")}},
+		)
+		test(&peerTest{newReloader(t, server, Options{}), t, server})
+	})
+}
+
+// finds fails the test unless a kind of v2 of policy is found after so many requests.
+func (p *peerTest) finds(kind string, requests int) {
+	p.t.Helper()
+	p.server.TakeRequests()
+	v, err := find(context.Background(), p.Reloader, "policy", kind, "v2")
+	if sent := p.server.TakeRequests(); v != "v2" || len(sent) != requests {
+		p.t.Errorf("%s is found in %q, error %v, after %d requests; want v2 after %d", kind, v, err, len(sent), requests)
+	}
+}
+
+// misses fails the test unless a kind is found in no version after so many requests.
+func (p *peerTest) misses(group, kind string, requests int, versions ...string) {
+	p.t.Helper()
+	p.server.TakeRequests()
+	v, err := find(context.Background(), p.Reloader, group, kind, versions...)
+	if sent := p.server.TakeRequests(); !meta.IsNoMatchError(err) || len(sent) != requests {
+		p.t.Errorf("%s is found in %q, error %v, after %d requests; want NoMatch after %d", kind, v, err, len(sent), requests)
+	}
+}
+
+// R6: a 404 for a built-in version that the document has: the document, read again, decides whether another API
+// server of the cluster serves it (KEP-4020).
+func TestVersionOfAPeerStays(t *testing.T) {
+	inCluster(t, func(p *peerTest) {
+		p.finds("New", 2)                     // the document
+		p.misses("policy", "Absent", 3, "v2") // the path of v2, and the document, which still has it
+		p.finds("New", 0)
+
+		p.misses("policy", "New", 1, "v9") // the document has no v9, so the 404 counts
+		p.misses("batch", "Absent", 6)     // a group that peers alone serve, and its list
+	})
+}
+
+// When the document, read again, does not have the version either, it was removed.
+func TestVersionOfAPeerIsRemoved(t *testing.T) {
+	inCluster(t, func(p *peerTest) {
+		p.finds("New", 2)
+		p.server.SetPeers()
+
+		p.misses("policy", "Absent", 3, "v2") // the path of v2, and the document
+		p.misses("policy", "New", 1, "v2")    // the path alone: the document has told already
 	})
 }
 

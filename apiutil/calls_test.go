@@ -58,7 +58,9 @@ const latency = 20 * time.Millisecond
 
 // eachWarmMapper runs test in both modes, with a mapper that knows all of a server
 // with 20 groups of so many versions, and whose requests are watched.
-func eachWarmMapper(t *testing.T, versions int, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper)) {
+func eachWarmMapper(
+	t *testing.T, versions int, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper),
+) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		inBubble(t, func(t *testing.T) {
 			server := fakeapi.New(fakeapi.Typical(20, versions, 2)...)
@@ -85,18 +87,18 @@ func allAtOnce(n int, lookup func(i int)) time.Duration {
 	return time.Since(start)
 }
 
-// A flightLog fails the test if two requests for one path are under way at once: one read of the server is one flight.
-type flightLog struct {
+// A callLog fails the test if two requests for one path are under way at once: callers share a read.
+type callLog struct {
 	next     http.RoundTripper
 	t        *testing.T
 	underway sync.Map // by path
-	told     sync.Map // likewise: a failure is told once
+	failed   sync.Map // likewise: a failure is reported once
 }
 
-func (l *flightLog) RoundTrip(req *http.Request) (*http.Response, error) {
+func (l *callLog) RoundTrip(req *http.Request) (*http.Response, error) {
 	if _, is := l.underway.LoadOrStore(req.URL.Path, true); !is {
 		defer l.underway.Delete(req.URL.Path)
-	} else if _, told := l.told.LoadOrStore(req.URL.Path, true); !told {
+	} else if _, reported := l.failed.LoadOrStore(req.URL.Path, true); !reported {
 		l.t.Errorf("a request for %s begins while another one is under way", req.URL.Path)
 	}
 	return l.next.RoundTrip(req)
@@ -104,7 +106,7 @@ func (l *flightLog) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func newMapperOfFlights(t *testing.T, server *fakeapi.Server) *apiutil.DynamicRESTMapper {
 	t.Helper()
-	return newMapperThrough(t, server, &flightLog{next: server.Client().Transport, t: t}, apiutil.DynamicRESTMapperOptions{})
+	return newMapperThrough(t, server, &callLog{next: server.Client().Transport, t: t}, apiutil.DynamicRESTMapperOptions{})
 }
 
 var typical = schema.GroupVersionKind{Group: "g0001.example.com", Version: "v1", Kind: "Kind0001A"}
@@ -130,7 +132,9 @@ func TestLookupsAtOnce(t *testing.T) {
 	} {
 		ask := func(m *apiutil.DynamicRESTMapper, i int) error {
 			numbered := strings.NewReplacer("#", strconv.Itoa(i))
-			_, err := lookup(context.Background(), m, test.what, numbered.Replace(test.group), numbered.Replace(test.kind), test.versions...)
+			_, err := lookup(
+				context.Background(), m, test.what, numbered.Replace(test.group), numbered.Replace(test.kind), test.versions...,
+			)
 			return err
 		}
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +237,8 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	}
 	eachWarmMapper(t, 3, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		server.SetFault(fakeapi.InGroup(hanging.Group), fakeapi.Timeout())
-		before, reason := goroutines(), &meta.NoKindMatchError{GroupKind: typical.GroupKind()} // of another lookup, which says nothing of this one
+		// of another lookup, which says nothing of this one
+		before, reason := goroutines(), &meta.NoKindMatchError{GroupKind: typical.GroupKind()}
 		for range 200 {
 			for name, call := range calls {
 				ctx, cancel := context.WithTimeoutCause(context.Background(), latency/2, reason)
@@ -241,7 +246,8 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 				err := call(ctx, m)
 				took := time.Since(start)
 				if took != latency/2 || !strings.Contains(fmt.Sprint(err), reason.Error()) || meta.IsNoMatchError(err) {
-					t.Fatalf("%s returned %v after %v; want the cause %q, which is no NoMatch of it, after %v", name, err, took, reason, latency/2)
+					t.Fatalf("%s returned %v after %v; want the cause %q, which is no NoMatch of it, after %v",
+						name, err, took, reason, latency/2)
 				}
 				cancel()
 			}
