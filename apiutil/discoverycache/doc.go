@@ -5,19 +5,20 @@
 // subresources, and for functions that take a discovery.CachedDiscoveryInterface, such as
 // restmapper.NewDeferredDiscoveryRESTMapper and restmapper.NewShortcutExpander.
 //
-// You need not invalidate it. The cache is a view of what the mapper knows: it has no reads, timers or rules of its
-// own, so it is as fresh as lookups are, and an outage is never an empty API. Its states:
+// You need not invalidate it. The cache is a view of what the mapper knows: it makes no reads of its own, so it is as
+// fresh as lookups are, and an outage is never an empty API. Its states:
 //
 //	state    when                                                 what a use of the cache does
 //	-----    ----                                                 ----------------------------
-//	empty    nothing was read yet, or not since Invalidate        waits for the mapper to read the server
+//	empty    nothing was read yet, or not since Invalidate        waits for the mapper to read the server, for
+//	                                                              RequestTimeout at most
 //	current  all of it was read or confirmed within MaxAge        returns it, and sends no request
 //	stale    it is older, the mapper was reset, or has noticed    waits for the mapper to read what is missing,
 //	         a change                                             often nothing; for about 10 seconds at most
 //	failing  the server could not be read the last time           returns what is known together with the error,
 //	                                                              and does not wait
 //
-// A cache is failing for 3 seconds at first, and for twice as long after each further failure, up to 30 seconds. It
+// A cache is failing for 3 seconds at first, and for twice as long after each further failure, up to 30 seconds. This
 // ends early when the mapper is reset or has read the server. The next use then tries again.
 //
 // A single version that does not answer, mostly that of an APIService, is no outage: it keeps its place and its last
