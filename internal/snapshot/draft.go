@@ -60,7 +60,9 @@ func (d *draft) group(documented *Group) *Group {
 		overlay overlay
 	})
 	own.overlay = overlay{used: d.used, listed: d.listed, reads: make([]versionReads, len(d.versions))}
-	own.group = Group{name: d.name, preferred: d.preferred, versions: make([]Version, len(d.versions)), overlay: &own.overlay}
+	own.group = Group{
+		name: d.name, preferred: d.preferred, versions: make([]Version, len(d.versions)), overlay: &own.overlay,
+	}
 	for i, v := range d.versions {
 		own.group.versions[i] = v.Version
 		own.overlay.reads[i] = v.versionReads

@@ -69,11 +69,12 @@ func (s *Snapshot) withDocument(name string, doc *Document, firstSinceReset bool
 		return documented
 	}
 	d := s.draft(name)
-	switch {
-	case documented == nil && before != nil:
+	dropped := documented == nil && before != nil
+	if dropped {
 		d.listed = max(d.listed, s.docSeq) // the last document that had the group
-	case documented == nil:
-	case firstSinceReset, documented != before:
+	}
+	isNews := firstSinceReset || documented != before
+	if documented != nil && isNews {
 		d.takeDocument(documented, now)
 	}
 	d.versions = slices.DeleteFunc(d.versions, func(v draftVersion) bool {

@@ -123,7 +123,9 @@ func (q *Query) findIn(t *Table) *Resource {
 
 // matchesGroup reports whether a version of g serves what the lookup looks for.
 func (q *Query) matchesGroup(g *Group) bool {
-	return slices.ContainsFunc(g.versions, func(v Version) bool { return q.WantsVersion(v.Name) && q.findIn(v.Table) != nil })
+	return slices.ContainsFunc(g.versions, func(v Version) bool {
+		return q.WantsVersion(v.Name) && q.findIn(v.Table) != nil
+	})
 }
 
 // positions returns where in g.versions the versions stand that q is about, in its order: the

@@ -194,7 +194,8 @@ func (s *Snapshot) groupCurrent(g *Group) bool {
 // hasOverlays reports whether a group is not the document's own.
 func (s *Snapshot) hasOverlays() bool { return s.doc == nil || s.cache != s.doc.cache }
 
-// outdated returns the positions of the groups that are not current (groupCurrent). The document was read since the last reset.
+// outdated returns the positions of the groups that are not current (groupCurrent). The document was read since the
+// last reset.
 func (s *Snapshot) outdated() []int {
 	var docSeq, resetSeq Seq // of a document alone the same groups are current for all mappers
 	if s.hasOverlays() {
