@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -150,7 +151,7 @@ func storyModes(path, story string) map[string]fakeapi.Forms {
 	return modes
 }
 
-// storyTurns returns how often a story is played: "either" does something else each time.
+// storyTurns returns how often a story is played: once for each "case", or for each alternative of "either".
 func storyTurns(story string) int {
 	turns := 1
 	for line := range strings.Lines(story) {
@@ -158,7 +159,17 @@ func storyTurns(story string) int {
 			turns = max(turns, strings.Count(line, " | ")+1)
 		}
 	}
-	return turns
+	return max(turns, len(storyCases(story)))
+}
+
+// storyCases returns the columns of each "case" of a story: "do $1" does what the first one says.
+func storyCases(story string) (cases [][]string) {
+	for line := range strings.Lines(story) {
+		if columns, ok := strings.CutPrefix(strings.TrimSpace(line), "case "); ok {
+			cases = append(cases, strings.Split(columns, " | "))
+		}
+	}
+	return cases
 }
 
 // A storyStage is a server, a mapper of it, what a story has made of them, and all that may go on in the background.
@@ -169,7 +180,7 @@ type storyStage struct {
 	replica     *fakeapi.Server // another one behind the same address, or nil
 	mapper      *apiutil.DynamicRESTMapper
 	traced      bool // all requests are shown
-	alone       bool // there is no "either", so a lookup asks the server, and takes its time, each time the same
+	alone       bool // the story is played once, so a lookup asks the server, and takes its time, each time the same
 	log         *testLog
 	generation  uint64
 	stop, ready func()
@@ -193,12 +204,20 @@ func (s *storyStage) play(story string, turn int) string {
 	for line := range strings.Lines(story) {
 		command, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " → ")
 		output, sent := "", []string(nil)
-		if alternatives, ok := strings.CutPrefix(command, "either "); ok {
-			all := strings.Split(alternatives, " | ")
+		switch word, rest, _ := strings.Cut(strings.TrimRight(command, " "), " "); {
+		case strings.HasPrefix(command, "  "): // a request
+			continue
+		case strings.HasPrefix(word, "#"), word == "case":
+		case word == "either":
+			all := strings.Split(rest, " | ")
 			s.do(strings.Fields(all[turn%len(all)]))
-		} else if strings.HasPrefix(command, "  ") {
-			continue // a request
-		} else if !strings.HasPrefix(command, "#") {
+		case word == "do":
+			column, err := strconv.Atoi(strings.TrimPrefix(rest, "$"))
+			if err != nil {
+				s.t.Fatalf("%q: %v", command, err)
+			}
+			s.do(strings.Fields(storyCases(story)[turn][column-1]))
+		default:
 			output, sent = s.do(strings.Fields(command))
 		}
 		if command = strings.TrimRight(command, " "); output != "" {
