@@ -72,11 +72,17 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 func Shared(registerer prometheus.Registerer) (*Recorder, error) {
 	r := newRecorder()
 	for _, err := range []error{
-		share(registerer, &r.requests), share(registerer, &r.reloads), share(registerer, &r.misses), share(registerer,
-			&r.followed),
-		share(registerer, &r.durations), share(registerer, &r.generation), share(registerer,
-			&r.groups), share(registerer, &r.kinds),
-		share(registerer, &r.lastSuccess), share(registerer, &r.watching), share(registerer, &r.waiting),
+		share(registerer, &r.requests),
+		share(registerer, &r.reloads),
+		share(registerer, &r.misses),
+		share(registerer, &r.followed),
+		share(registerer, &r.durations),
+		share(registerer, &r.generation),
+		share(registerer, &r.groups),
+		share(registerer, &r.kinds),
+		share(registerer, &r.lastSuccess),
+		share(registerer, &r.watching),
+		share(registerer, &r.waiting),
 	} {
 		if err != nil {
 			return nil, fmt.Errorf("register the RESTMapper's metrics: %w", err)
