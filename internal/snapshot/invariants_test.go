@@ -82,25 +82,34 @@ func (s *Snapshot) checkGroup(g *Group) error {
 	}); err != nil {
 		return err
 	}
-	for i, v := range g.versions {
-		reads := s.readsOf(g, i)
-		if err := violated(map[string]bool{
-			"each version has a name of its own":                                   g.indexOf(v.Name) == i,
-			"what was removed has no table, no error, and was tried":               !reads.removed || v.onlyListed() && reads.tried > 0,
-			"it shares the table of the version before it if that serves the same": v.Table == again.versions[i].Table,
-			"what is known was read":                                               reads.answered > 0 || v.Table == nil && !reads.removed,
-			"what was read is known":                                               reads.answered == 0 || !v.onlyListed() || reads.removed,
-			"a failure was tried":                                                  v.Err == nil || reads.lastTried() > 0,
-			"what was tried is known":                                              reads.lastTried() == 0 || !v.onlyListed() || reads.removed,
-			"it was read no later than anything":                                   reads.answered <= max(reads.tried, s.docSeq),
-		}); err != nil {
-			return fmt.Errorf("version %s: %w", v.Name, err)
+	for i := range g.versions {
+		if err := s.checkVersion(g, i, again.versions[i].Table); err != nil {
+			return fmt.Errorf("version %s: %w", g.versions[i].Name, err)
 		}
 	}
 	return nil
 }
 
-// sequence is a server that changes, and a mapper that reads it in any order: reads end
+// checkVersion returns what is wrong with a version of g. shared is the table that it has if it shares that of the
+// version before it whenever both serve the same.
+func (s *Snapshot) checkVersion(g *Group, i int, shared *Table) error {
+	v, reads := g.versions[i], s.readsOf(g, i)
+	answered, tried := reads.answered > 0, reads.lastTried() > 0
+	known := !v.onlyListed() || reads.removed
+	return violated(map[string]bool{
+		"each version has a name of its own":            g.indexOf(v.Name) == i,
+		"it shares the table of the version before it":  v.Table == shared,
+		"what was removed has no table and no error":    !reads.removed || v.onlyListed(),
+		"what was removed was tried":                    !reads.removed || reads.tried > 0,
+		"what is served or removed was found by a read": answered || v.Table == nil && !reads.removed,
+		"what a read has found is known":                !answered || known,
+		"what has failed was tried":                     v.Err == nil || tried,
+		"what was tried is known":                       !tried || known,
+		"it was read no later than anything":            reads.answered <= max(reads.tried, s.docSeq),
+	})
+}
+
+// randomHistory is a server that changes, and a mapper that reads it in any order: reads end
 // after others that began later, and fail.
 type randomHistory struct {
 	*history
@@ -117,7 +126,8 @@ func (q *randomHistory) serve() {
 		versions := []string{"v1", "v2", "v3"}
 		q.dice.Shuffle(len(versions), func(i, j int) { versions[i], versions[j] = versions[j], versions[i] })
 		for _, version := range versions[:q.dice.IntN(4)] {
-			q.servedWords = append(q.servedWords, group+"/"+version+":"+pick(q.dice, []string{"Foo", "Bar", "Foo,Bar", "Foo=get", ""}))
+			kinds := pick(q.dice, []string{"Foo", "Bar", "Foo,Bar", "Foo=get", ""})
+			q.servedWords = append(q.servedWords, group+"/"+version+":"+kinds)
 		}
 	}
 }
@@ -179,7 +189,7 @@ func (q *randomHistory) begin(end func()) {
 }
 
 // Whatever is read in whatever order, each snapshot is sound and answers as client-go does
-// over the versions that are not gone, and none changes the one before.
+// over the versions that were not removed, and none changes the one before.
 func TestRandomSequencesKeepInvariants(t *testing.T) {
 	for _, seed := range []uint64{1, 2, 3, 4, uint64(time.Now().UnixNano())} {
 		dice := rand.New(rand.NewPCG(seed, 1))
@@ -201,8 +211,8 @@ func TestRandomSequencesKeepInvariants(t *testing.T) {
 	}
 }
 
-// checkAnswers compares random answers with client-go's, and with those before. No answer moves without the generation,
-// also by order alone: but that of a version that was listed, and is read for the first time.
+// checkAnswers compares random answers with client-go's, and with those before. The generation grows with each
+// answer that changes, also by order alone, except that of a version that was listed and is read for the first time.
 func (q *randomHistory) checkAnswers(before *Snapshot) error {
 	doc := q.asDocument()
 	library := restmapper.NewDiscoveryRESTMapper(doc)
@@ -215,7 +225,8 @@ func (q *randomHistory) checkAnswers(before *Snapshot) error {
 		was, _, _ := query.ask(before)
 		is, _, _ := query.ask(q.Snapshot)
 		if still && was != is {
-			return fmt.Errorf("%v: the generation is still %d, and the answer has moved from %s to %s", query, q.Generation(), was, is)
+			return fmt.Errorf("%v: the generation is still %d, and the answer has changed from %s to %s",
+				query, q.Generation(), was, is)
 		}
 	}
 	return nil
@@ -244,7 +255,7 @@ func checkDiff(a, b *Snapshot) error {
 		got = append(got, fmt.Sprint(c.Type, " ", c.Mapping.GroupVersionKind, asServed(&c.Mapping, c.Verbs)))
 	}
 	if !slices.Equal(want, got) {
-		return fmt.Errorf("subscribers are told\n%q\nwant\n%q", got, want)
+		return fmt.Errorf("subscribers are notified of\n%q\nwant\n%q", got, want)
 	}
 	return nil
 }

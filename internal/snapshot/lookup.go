@@ -89,8 +89,11 @@ func noKind(gk schema.GroupKind, versions []string) error {
 
 // KindFor answers meta.RESTMapper.KindFor.
 func (s *Snapshot) KindFor(query schema.GroupVersionResource) (kind schema.GroupVersionKind, current bool, err error) {
-	version := [1]string{query.Version}
-	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specifiedVersions(version[:])}
+	version := [1]string{query.Version} // on the stack, as long as the query is
+	q := &Query{
+		Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true,
+		Versions: specifiedVersions(version[:]),
+	}
 	best, current := s.best(q)
 	if best.row == nil {
 		return kind, false, s.noMatch(query)
@@ -100,9 +103,14 @@ func (s *Snapshot) KindFor(query schema.GroupVersionResource) (kind schema.Group
 }
 
 // ResourceFor answers meta.RESTMapper.ResourceFor.
-func (s *Snapshot) ResourceFor(query schema.GroupVersionResource) (resource schema.GroupVersionResource, current bool, err error) {
-	version := [1]string{query.Version}
-	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specifiedVersions(version[:])}
+func (s *Snapshot) ResourceFor(
+	query schema.GroupVersionResource,
+) (resource schema.GroupVersionResource, current bool, err error) {
+	version := [1]string{query.Version} // on the stack, as long as the query is
+	q := &Query{
+		Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true,
+		Versions: specifiedVersions(version[:]),
+	}
 	best, current := s.best(q)
 	if best.row == nil {
 		return resource, false, s.noMatch(query)
@@ -117,14 +125,21 @@ func (s *Snapshot) KindsFor(query schema.GroupVersionResource) (kinds []schema.G
 }
 
 // ResourcesFor answers meta.RESTMapper.ResourcesFor.
-func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) (resources []schema.GroupVersionResource, current bool, err error) {
+func (s *Snapshot) ResourcesFor(
+	query schema.GroupVersionResource,
+) (resources []schema.GroupVersionResource, current bool, err error) {
 	return allOf(s, query, match.gvr)
 }
 
 // allOf answers a lookup by resource with everything that matches.
-func allOf[T any](s *Snapshot, query schema.GroupVersionResource, convert func(match) T) (all []T, current bool, err error) {
-	version := [1]string{query.Version}
-	q := &Query{Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true, Versions: specifiedVersions(version[:]), All: true}
+func allOf[T any](
+	s *Snapshot, query schema.GroupVersionResource, convert func(match) T,
+) (all []T, current bool, err error) {
+	version := [1]string{query.Version} // on the stack, as long as the query is
+	q := &Query{
+		Group: query.Group, Name: strings.ToLower(query.Resource), ByResource: true,
+		Versions: specifiedVersions(version[:]), All: true,
+	}
 	var missing missingReads
 	found := s.find(make([]match, 0, 4), q, &missing)
 	if len(found) == 0 {

@@ -89,12 +89,17 @@ func (s *Snapshot) asDocument() (d document) {
 }
 
 func newGroup(name string) *restmapper.APIGroupResources {
-	return &restmapper.APIGroupResources{Group: metav1.APIGroup{Name: name}, VersionedResources: map[string][]metav1.APIResource{}}
+	return &restmapper.APIGroupResources{
+		Group:              metav1.APIGroup{Name: name},
+		VersionedResources: map[string][]metav1.APIResource{},
+	}
 }
 
 // complete reports whether every version of d was read.
 func (d document) complete() bool {
-	return !slices.ContainsFunc(d, func(g *restmapper.APIGroupResources) bool { return len(g.VersionedResources) < len(g.Group.Versions) })
+	return !slices.ContainsFunc(d, func(g *restmapper.APIGroupResources) bool {
+		return len(g.VersionedResources) < len(g.Group.Versions)
+	})
 }
 
 // lookups are those of meta.RESTMapper, as we and client-go answer them.
@@ -212,16 +217,20 @@ func (q query) compare(ours *Snapshot, library meta.RESTMapper) (found, current 
 	without.cache = new(lookupCache)
 	gotWithout, currentWithout, _ := q.ask(&without)
 	got, current, noMatch := q.ask(ours.indexed())
+
 	want := q.askLibrary(library)
 	if q.lookup == singularizer && ours.lastTable() == nil {
-		want = written(q.gvr.Resource, &meta.NoResourceMatchError{PartialResource: coerce(schema.GroupVersionResource{Resource: q.gvr.Resource})})
+		partial := coerce(schema.GroupVersionResource{Resource: q.gvr.Resource})
+		want = written(q.gvr.Resource, &meta.NoResourceMatchError{PartialResource: partial})
 	}
 	for tries := 0; tries < mostTries && got != want; tries++ {
 		want = q.askLibrary(library)
 	}
+
 	switch {
 	case got != gotWithout, current != currentWithout:
-		err = fmt.Errorf("%v\nwith the index of names:    %s, current: %t\nwithout the index of names: %s, current: %t", q, got, current, gotWithout, currentWithout)
+		err = fmt.Errorf("%v\nwith the index of names:    %s, current: %t\nwithout the index of names: %s, current: %t",
+			q, got, current, gotWithout, currentWithout)
 	case got != want:
 		err = fmt.Errorf("%v\nours:      %s\nclient-go: %s", q, got, want)
 	case current && meta.IsNoMatchError(noMatch):
@@ -270,7 +279,8 @@ func TestOracle(t *testing.T) {
 			}
 			for m := range lookups {
 				if found[m] < asked[m]/4 || found[m] > asked[m]*9/10 {
-					t.Errorf("%s: %d of %d queries find something; with fewer than a quarter, or more than 9 of 10, the oracle sees one side only", lookups[m].name, found[m], asked[m])
+					t.Errorf("%s: %d of %d queries find something; want a quarter to 9 of 10, or the oracle sees one side only",
+						lookups[m].name, found[m], asked[m])
 				}
 			}
 		})

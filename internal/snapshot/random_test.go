@@ -38,7 +38,8 @@ func pick[T any](d dice, from []T) T { return from[d.IntN(len(from))] }
 // The words are few, so that they meet often.
 var (
 	groupWords = []string{
-		"apps", "", "", "app", "a", "apps.example.com", "apps.example", "storage.k8s.io", "storage", "example.com", "Apps", "appsx",
+		"apps", "", "", "app", "a", "apps.example.com", "apps.example", "storage.k8s.io", "storage", "example.com",
+		"Apps", "appsx",
 	}
 	versionWords = []string{"v1", "v1beta1", "v2", "v2alpha1", "v10", "v1beta10", "odd", "1"}
 	kindWords    = []string{
@@ -69,8 +70,10 @@ func randomDocument(d dice) document {
 func (d document) servable() document {
 	for _, g := range d {
 		for version, resources := range g.VersionedResources {
-			claimed := map[string]string{"list": "", "lists": "", "List": ""} // forms, and the kind that each belongs to
-			g.VersionedResources[version] = slices.DeleteFunc(resources, func(r metav1.APIResource) bool { return !claim(r, claimed) })
+			claimed := map[string]string{"list": "", "lists": "", "List": ""} // names, and the kind that each belongs to
+			g.VersionedResources[version] = slices.DeleteFunc(resources, func(r metav1.APIResource) bool {
+				return !claim(r, claimed)
+			})
 		}
 	}
 	return d
@@ -162,7 +165,8 @@ func randomQuery(d dice, doc document) query {
 		return q
 	}
 	list, lower, upper := r.Kind+"List", strings.ToLower(r.Kind), strings.ToUpper(r.Kind)
-	q.gk = schema.GroupKind{Group: group, Kind: pick(d, []string{r.Kind, r.Kind, r.Kind, lower, upper, list, strings.ToLower(list), pick(d, kindWords)})}
+	kinds := []string{r.Kind, r.Kind, r.Kind, lower, upper, list, strings.ToLower(list), pick(d, kindWords)}
+	q.gk = schema.GroupKind{Group: group, Kind: pick(d, kinds)}
 	q.versions = pick(d, [][]string{nil, {version}, {}})
 	if q.versions != nil && len(q.versions) == 0 {
 		for range d.IntN(4) {
@@ -192,7 +196,9 @@ func randomVersion(d dice, doc document, version string) string {
 
 func randomName(d dice, r metav1.APIResource) string {
 	plural, singular := guess(r.Kind + "List")
-	name := pick(d, []string{r.Name, r.Name, r.Name, r.SingularName, strings.ToLower(r.Kind), pick(d, nameWords), plural, singular})
+	name := pick(d, []string{
+		r.Name, r.Name, r.Name, r.SingularName, strings.ToLower(r.Kind), pick(d, nameWords), plural, singular,
+	})
 	if name == "" && !oneIn(d, 8) {
 		name = r.Name
 	}
