@@ -187,8 +187,10 @@ func (d *delivery) deliverDeletions() {
 		if d.from.is(retired) || d.from.ctx.Err() != nil || d.state.Load() == handlerRemoved {
 			return // the stores of the instance may be empty by now
 		}
-		if !d.has(obj) {
-			d.deliverDeletion(nameOf(obj), obj)
+		name, uid := identityOf(obj)
+		key := storeKey(name)
+		if !d.has(key, uid) {
+			d.deliverDeletion(name, key, obj)
 		}
 	}
 }
@@ -232,9 +234,13 @@ func (d *delivery) OnAdd(obj any, initial bool) {
 	defer d.end()
 	// An object of a first list may have been deleted since. If this is not the first list of the handler, that
 	// deletion may have been delivered by deliverDeletions.
-	if !initial || d.initial || d.has(obj) {
-		d.deliverObject(obj, initial && d.initial)
+	if initial && !d.initial {
+		name, uid := identityOf(obj)
+		if !d.has(storeKey(name), uid) {
+			return
+		}
 	}
+	d.deliverObject(obj, initial && d.initial)
 }
 
 func (d *delivery) OnUpdate(_, obj any) {
@@ -262,10 +268,13 @@ func (d *delivery) OnDelete(obj any) {
 	}
 }
 
-// has reports whether the instance has an object now.
-func (d *delivery) has(obj any) bool {
-	name, uid := identityOf(obj)
-	key := toolscache.NewObjectName(name.Namespace, name.Name).String()
+// storeKey returns the key under which a store has the object of a name.
+func storeKey(name types.NamespacedName) string {
+	return toolscache.NewObjectName(name.Namespace, name.Name).String()
+}
+
+// has reports whether the instance has the object of a key and a UID now.
+func (d *delivery) has(key string, uid types.UID) bool {
 	return slices.ContainsFunc(d.stores, func(store toolscache.Store) bool {
 		now, ok, _ := store.GetByKey(key)
 		return ok && uidOf(now) == uid
@@ -283,15 +292,14 @@ func (h *handler) deliverObject(obj any, initial bool) {
 		return
 	}
 	if found { // another object of that name
-		h.deliverDeletion(name, was)
+		h.deliverDeletion(name, storeKey(name), was)
 	}
 	h.delivered.put(name, obj)
 	h.receiver.OnAdd(obj, initial)
 }
 
 // deliverDeletion delivers the deletion of an object whose last state is not known.
-func (h *handler) deliverDeletion(name types.NamespacedName, obj any) {
+func (h *handler) deliverDeletion(name types.NamespacedName, key string, obj any) {
 	h.delivered.remove(name)
-	key, _ := toolscache.MetaNamespaceKeyFunc(obj)
 	h.receiver.OnDelete(toolscache.DeletedFinalStateUnknown{Key: key, Obj: obj})
 }

@@ -268,15 +268,15 @@ func (c *followingClient) send(ctx context.Context, r request) error {
 	if err != nil {
 		return err
 	}
-	answer := c.try(first, r)
-	newMapping, noAnswer := c.mapper.NewMapping(ctx, first.mapping, answer.reply)
+	firstAnswer := c.try(first, r)
+	newMapping, noAnswer := c.mapper.NewMapping(ctx, first.mapping, firstAnswer.reply)
 	if meta.IsNoMatchError(noAnswer) && !c.mapper.Remembers(gvk) {
 		return noAnswer // as for a client that is made now
 	}
 	if newMapping == nil {
-		return answer.result(r, noAnswer)
+		return firstAnswer.result(r, noAnswer)
 	}
-	return c.resend(gvk, r, answer)
+	return c.resend(gvk, r, firstAnswer)
 }
 
 // plan returns the route of a request, or why it must not be sent. One of several API servers may be behind. So

@@ -14,18 +14,20 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// A program that makes its mapper itself counts what that does. With controller-runtime the registry is metrics.Registry of
-// sigs.k8s.io/controller-runtime/pkg/metrics, whose endpoint the manager serves.
+// A program that makes its mapper itself counts what that does. With controller-runtime the registry is
+// metrics.Registry of sigs.k8s.io/controller-runtime/pkg/metrics, whose endpoint the manager serves.
 func Example() {
 	registry := prometheus.NewRegistry()
 	recorder, err := restmappermetrics.New(registry)
 	if err != nil {
 		panic(err)
 	}
-	server := fakeapi.New(fakeapi.Group{Name: "example.com", Versions: []fakeapi.Version{{Name: "v1", Resources: []fakeapi.Resource{
-		{Name: "widgets", Singular: "widget", Kind: "Widget", Namespaced: true},
-	}}}}) // stands for the cluster
-	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), server.Client(), apiutil.DynamicRESTMapperOptions{Metrics: recorder})
+	server := fakeapi.New(fakeapi.Group{Name: "example.com",
+		Versions: []fakeapi.Version{{Name: "v1", Resources: []fakeapi.Resource{
+			{Name: "widgets", Singular: "widget", Kind: "Widget", Namespaced: true},
+		}}}}) // stands for the cluster
+	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), server.Client(),
+		apiutil.DynamicRESTMapperOptions{Metrics: recorder})
 	if err != nil {
 		panic(err)
 	}

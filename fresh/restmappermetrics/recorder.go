@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package restmappermetrics exports what a DynamicRESTMapper does as Prometheus metrics, under names like those of
-// controller-runtime's own. Use it if your program sets MapperProvider or makes the mapper itself. fresh.NewManager and the
-// patched controller-runtime register the same metrics without it.
+// controller-runtime's own. Use it if your program sets MapperProvider or makes the mapper itself. fresh.NewManager
+// and the patched controller-runtime register the same metrics without it.
 //
 //	recorder, err := restmappermetrics.New(metrics.Registry) // sigs.k8s.io/controller-runtime/pkg/metrics
 //	options.MapperProvider = apiutil.DynamicRESTMapperProvider(apiutil.DynamicRESTMapperOptions{Metrics: recorder})
@@ -67,14 +67,22 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 	return r, nil
 }
 
-// Shared is New for several mappers that count together: if the registerer has the metrics of a recorder already, those are
-// used.
+// Shared is New for several mappers that count together: if the registerer has the metrics of a recorder already,
+// those are used.
 func Shared(registerer prometheus.Registerer) (*Recorder, error) {
 	r := newRecorder()
 	for _, err := range []error{
-		share(registerer, &r.requests), share(registerer, &r.reloads), share(registerer, &r.misses), share(registerer, &r.followed),
-		share(registerer, &r.durations), share(registerer, &r.generation), share(registerer, &r.groups), share(registerer, &r.kinds),
-		share(registerer, &r.lastSuccess), share(registerer, &r.watching), share(registerer, &r.waiting),
+		share(registerer, &r.requests),
+		share(registerer, &r.reloads),
+		share(registerer, &r.misses),
+		share(registerer, &r.followed),
+		share(registerer, &r.durations),
+		share(registerer, &r.generation),
+		share(registerer, &r.groups),
+		share(registerer, &r.kinds),
+		share(registerer, &r.lastSuccess),
+		share(registerer, &r.watching),
+		share(registerer, &r.waiting),
 	} {
 		if err != nil {
 			return nil, fmt.Errorf("register the RESTMapper's metrics: %w", err)
@@ -100,16 +108,22 @@ func share[C prometheus.Collector](registerer prometheus.Registerer, c *C) error
 
 func newRecorder() *Recorder {
 	return &Recorder{
-		requests:    counter("requests_total", "Discovery requests, by class of path (document, list, version) and status code.", "path", "code"),
-		reloads:     counter("reloads_total", "Reads of the API server, by what was read (document, list, version) and result (success, error).", "reason", "result"),
-		misses:      counter("misses_total", "Lookups that the API server was read for, by outcome (found, absent, failed).", "outcome"),
-		followed:    counter("followed_total", "How often a client or a cache has switched a kind to another path.", "what"),
-		generation:  gauge("generation", "Grows when the served APIs change."),
-		groups:      gauge("groups", "API groups that are known to be served."),
-		kinds:       gauge("kinds", "Kinds that are known to be served; one counts once for each version."),
-		lastSuccess: gauge("last_success_timestamp_seconds", "When the API server was last read with success, 0 if never."),
-		watching:    gauge("watching", "Whether all watches of WatchAPIs are open (1) or not (0)."),
-		waiting:     gauge("waiting_caches", "Caches that wait for a kind to be served.", "group", "version", "kind"),
+		requests: counter("requests_total",
+			"Discovery requests, by class of path (document, list, version) and status code.", "path", "code"),
+		reloads: counter("reloads_total",
+			"Reads of the API server, by what was read (document, list, version) and result (success, error).",
+			"reason", "result"),
+		misses: counter("misses_total",
+			"Lookups that the API server was read for, by outcome (found, absent, failed).", "outcome"),
+		followed: counter("followed_total", "How often a client or a cache has switched a kind to another path.",
+			"what"),
+		generation: gauge("generation", "Grows when the served APIs change."),
+		groups:     gauge("groups", "API groups that are known to be served."),
+		kinds:      gauge("kinds", "Kinds that are known to be served; one counts once for each version."),
+		lastSuccess: gauge("last_success_timestamp_seconds",
+			"When the API server was last read with success, 0 if never."),
+		watching: gauge("watching", "Whether all watches of WatchAPIs are open (1) or not (0)."),
+		waiting:  gauge("waiting_caches", "Caches that wait for a kind to be served.", "group", "version", "kind"),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Subsystem: subsystem,
 			Name:      "reload_duration_seconds",

@@ -73,14 +73,16 @@ func TestRecorder(t *testing.T) {
 	if before, _ := scraped(t, registry); before != "" {
 		t.Errorf("before anything was read the metrics are\n%s", before)
 	}
-	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), server.Client(), apiutil.DynamicRESTMapperOptions{Metrics: recorder})
+	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), server.Client(),
+		apiutil.DynamicRESTMapperOptions{Metrics: recorder})
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := groups[len(groups)-1]
 	version := last.Versions[0]
 	for range 3 {
-		if _, err := mapper.RESTMapping(schema.GroupKind{Group: last.Name, Kind: version.Resources[0].Kind}, version.Name); err != nil {
+		if _, err := mapper.RESTMapping(schema.GroupKind{Group: last.Name, Kind: version.Resources[0].Kind},
+			version.Name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,7 +98,8 @@ func TestRecorder(t *testing.T) {
 	recorder.Followed("cache") // as a cache of fresh does
 	// A reload is reported once nobody waits for it any more.
 	got, at := scraped(t, registry)
-	for deadline := time.Now().Add(time.Minute); got != scrape && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); got != scrape &&
+		time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		got, at = scraped(t, registry)
 	}
 	if got != scrape {
@@ -108,7 +111,8 @@ func TestRecorder(t *testing.T) {
 	if _, err := restmappermetrics.New(registry); !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
 		t.Errorf("a second recorder: %v", err)
 	}
-	if _, err := restmappermetrics.New(prometheus.WrapRegistererWith(prometheus.Labels{"cluster": "b"}, prometheus.NewRegistry())); err != nil {
+	if _, err := restmappermetrics.New(prometheus.WrapRegistererWith(prometheus.Labels{"cluster": "b"},
+		prometheus.NewRegistry())); err != nil {
 		t.Errorf("one of its own, with a label: %v", err)
 	}
 }

@@ -12,7 +12,7 @@ type draft struct {
 	name      string
 	preferred string
 	versions  []draftVersion
-	listed    Seq
+	groupRead Seq
 	used      *atomic.Bool
 }
 
@@ -34,7 +34,7 @@ func (s *Snapshot) draft(group string) *draft {
 	if g.overlay == nil {
 		d.used = new(atomic.Bool)
 	} else {
-		d.used, d.listed = g.overlay.used, g.overlay.listed
+		d.used, d.groupRead = g.overlay.used, g.overlay.groupRead
 	}
 	return d
 }
@@ -59,7 +59,7 @@ func (d *draft) group(documented *Group) *Group {
 		group   Group
 		overlay overlay
 	})
-	own.overlay = overlay{used: d.used, listed: d.listed, reads: make([]versionReads, len(d.versions))}
+	own.overlay = overlay{used: d.used, groupRead: d.groupRead, reads: make([]versionReads, len(d.versions))}
 	own.group = Group{
 		name: d.name, preferred: d.preferred, versions: make([]Version, len(d.versions)), overlay: &own.overlay,
 	}
@@ -105,9 +105,9 @@ func (d *draft) arrange(names []string, now Seq) {
 	arranged := make([]draftVersion, 0, len(d.versions))
 	for i, name := range mergeOrder(d.names(), names) {
 		v := *d.version(name)
-		v.named = 0
+		v.listed = 0
 		if i < len(names) {
-			v.named = now
+			v.listed = now
 		}
 		arranged = append(arranged, v)
 	}
@@ -121,7 +121,7 @@ func (d *draft) takeDocument(documented *Group, now Seq) {
 		news := &documented.versions[i]
 		d.add(news.Name).takeDocument(news, now)
 	}
-	if d.listed < now {
+	if d.groupRead < now {
 		d.preferred = documented.preferred
 		d.arrange(documented.names(), now)
 	}
@@ -158,8 +158,8 @@ func (v *draftVersion) takeLive(found VersionResult, now Seq) {
 	case found.NotFound():
 		v.answered, v.removed = now, true
 		v.Table = nil
-		if v.named < now {
-			v.named = 0 // if it is re-created, its old place is none
+		if v.listed < now {
+			v.listed = 0 // if it is re-created, its old place is none
 		}
 	case v.removed:
 		v.answered, v.removed = 0, false // it failed: nobody knows any more

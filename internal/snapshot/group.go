@@ -29,34 +29,34 @@ func (v *Version) onlyListed() bool { return v.Table == nil && v.Err == nil }
 
 // versionReads says as of which reads a version is known. readsOf returns that for each version of a snapshot.
 type versionReads struct {
-	// answered is the read that has found what the version serves, or that it was removed. If a document has found
-	// it, that is the document which had it as news. It is 0 if no read but a failed one is known.
+	// answered is the read that has found what the version serves, or that it was removed: of the version's own path,
+	// or of a document that has it. It is 0 if no read but a failed one is known.
 	answered Seq
 	// tried is the last read of the version's own path, however that ended, and 0 if there was none. A document with
 	// news ends a failure: then tried is 0, too. Invariant: what the path has found has answered <= tried.
 	tried Seq
-	// named is the latest group discovery or document with news that lists the version: that gives the version its
+	// listed is the latest group discovery or document with news that lists the version: that gives the version its
 	// place in the order. It is 0 if the latest leaves the version out, or if it was found removed since.
-	named Seq
+	listed Seq
 	// removed reports whether the version's own path answered 404, at tried.
 	removed bool
 }
 
-// namedAgain reports whether a removed version was listed since its path answered 404. A lookup asks it again.
-func (r versionReads) namedAgain() bool { return r.removed && r.named > r.tried }
+// listedAgain reports whether a removed version was listed since its path answered 404. A lookup asks it again.
+func (r versionReads) listedAgain() bool { return r.removed && r.listed > r.tried }
 
 // placed reports whether it is known where the version stands among those of its group: it was listed, or order, the
 // last read of the versions' order, is not older than what is known of the version. Before that its place, behind all
 // others, is a guess, and no lookup that chooses among several is answered from a guess.
-func (r versionReads) placed(order Seq) bool { return r.named > 0 || r.answered <= order }
+func (r versionReads) placed(order Seq) bool { return r.listed > 0 || r.answered <= order }
 
 // mayBeServed reports whether a lookup that names no version asks for this one.
-func (r versionReads) mayBeServed() bool { return !r.removed || r.namedAgain() }
+func (r versionReads) mayBeServed() bool { return !r.removed || r.listedAgain() }
 
 // lastTried returns the last read of the version, whether it succeeded or failed. It is 0 if nothing is known: the
 // version was never read, or was listed again since it was found removed.
 func (r versionReads) lastTried() Seq {
-	if r.namedAgain() {
+	if r.listedAgain() {
 		return 0
 	}
 	return max(r.answered, r.tried)
@@ -76,9 +76,9 @@ type Group struct {
 // overlay is what a snapshot knows of a group beside the resources that lookups find. What the document says of the
 // group is in the snapshot's document alone.
 type overlay struct {
-	used   *atomic.Bool   // a lookup was answered from the group since somebody asked for that; all copies share it
-	listed Seq            // the last read of group discovery; or the last document that had the group, if no longer
-	reads  []versionReads // of each version of the group, in the order of Group.versions
+	used      *atomic.Bool   // a lookup was answered from the group since somebody asked for that; all copies share it
+	groupRead Seq            // the last read of group discovery; or the last document that had the group, if no longer
+	reads     []versionReads // of each version of the group, in the order of Group.versions
 }
 
 // NewGroup makes a group of a document, of versions in server order. preferred may be
@@ -229,12 +229,12 @@ func mark(flag *atomic.Bool) {
 	}
 }
 
-// listed returns the last read of group discovery. g may be nil.
-func (g *Group) listed() Seq {
+// groupRead returns the last read of group discovery. g may be nil.
+func (g *Group) groupRead() Seq {
 	if g == nil || g.overlay == nil {
 		return 0
 	}
-	return g.overlay.listed
+	return g.overlay.groupRead
 }
 
 // confirmedBy reports whether the document that was read at now has all that is known of g: no live read is younger.
@@ -243,7 +243,7 @@ func (g *Group) confirmedBy(documented *Group, now Seq) bool {
 	if documented == nil || !g.sameAsDocument(documented) {
 		return false
 	}
-	last := g.listed()
+	last := g.groupRead()
 	for i := range g.versions {
 		last = max(last, g.overlayReads(i).tried)
 	}

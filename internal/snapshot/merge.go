@@ -61,7 +61,7 @@ func mergeOrder(old, names []string) []string {
 }
 
 // withDocument returns a group after a read of the document that began at now and found doc, or nil if nothing is
-// known of it any more. firstSinceReset makes that news in any case.
+// known of it any more. The first document since a reset is news in any case.
 func (s *Snapshot) withDocument(name string, doc *Document, firstSinceReset bool, now Seq) *Group {
 	g := s.Group(name)
 	before, documented := s.documented(name), doc.Group(name)
@@ -71,7 +71,7 @@ func (s *Snapshot) withDocument(name string, doc *Document, firstSinceReset bool
 	d := s.draft(name)
 	dropped := documented == nil && before != nil
 	if dropped {
-		d.listed = max(d.listed, s.docSeq) // the last document that had the group
+		d.groupRead = max(d.groupRead, s.docSeq) // the last document that had the group
 	}
 	isNews := firstSinceReset || documented != before
 	if documented != nil && isNews {
@@ -100,14 +100,14 @@ func (s *Snapshot) WithGroup(group string, versions []string, preferred string, 
 	if g == nil && len(versions) == 0 {
 		return s
 	}
-	if g.listed() >= now {
+	if g.groupRead() >= now {
 		return s
 	}
 	if s.newsSince(group, from, now) {
 		return s
 	}
 	d := s.draft(group)
-	d.listed = now
+	d.groupRead = now
 	if len(versions) > 0 {
 		d.preferred = preferred
 		d.arrange(versions, now)
@@ -138,8 +138,8 @@ func (s *Snapshot) WithVersion(group, version string, found VersionResult, now S
 	d := s.draft(group)
 	v := d.add(version)
 	v.takeLive(found, now)
-	if listedLater && s.newsSeq > d.listed {
-		v.named = s.newsSeq
+	if listedLater && s.newsSeq > d.groupRead {
+		v.listed = s.newsSeq
 	}
 	if v.Table.mayShare(table) {
 		v.Table = table // one copy for all mappers

@@ -62,7 +62,7 @@ func (p Progress) remaining(reads []Read) (groups [][]Read) {
 func (s *Snapshot) proof(q *Query, p Progress) (reads []Read) {
 	searched := s.CandidateGroups(q)
 	unknown := len(searched) == 0 && q.ExactGroup()
-	if unknown && (q.namesVersions() || q.RequireLive) {
+	if unknown && (q.namesGroupAndVersions() || q.RequireLive) {
 		searched = []*Group{{name: q.Group}} // the server may have the group all the same
 	}
 	for _, g := range searched {
@@ -158,7 +158,7 @@ func (s *Snapshot) needsGroupDiscovery(g *Group, q *Query, p Progress) bool {
 	if !q.anyVersion() || s.believesDocument(q, p) {
 		return false
 	}
-	last := g.listed()
+	last := g.groupRead()
 	if s.documentLists(q, g) {
 		last = s.orderRead(g)
 	}

@@ -101,12 +101,12 @@ func (q *Query) names(group string) bool { return group == q.Group && !q.AnyGrou
 // anyVersion reports whether it names no version.
 func (q *Query) anyVersion() bool { return len(q.Versions) == 0 }
 
-// namesVersions reports whether it names group and versions: their paths prove NoMatch.
-func (q *Query) namesVersions() bool { return !q.anyVersion() && !q.AnyGroup() }
+// namesGroupAndVersions reports whether it names group and versions: their paths prove NoMatch.
+func (q *Query) namesGroupAndVersions() bool { return !q.anyVersion() && !q.AnyGroup() }
 
 // ExactGroup reports whether only the group that the lookup names may answer it: none with a
 // longer name.
-func (q *Query) ExactGroup() bool { return !q.ByResource || q.namesVersions() }
+func (q *Query) ExactGroup() bool { return !q.ByResource || q.namesGroupAndVersions() }
 
 // WantsVersion reports whether the query is about the version of that name.
 func (q *Query) WantsVersion(version string) bool {
@@ -177,5 +177,5 @@ func (s *Snapshot) CandidateGroups(q *Query) []*Group {
 // PathsSuffice reports whether the paths of the group that a lookup names can answer it without
 // the document: R1.
 func (s *Snapshot) PathsSuffice(q *Query) bool {
-	return q.ExactGroup() && (q.namesVersions() || s.Group(q.Group) != nil)
+	return q.ExactGroup() && (q.namesGroupAndVersions() || s.Group(q.Group) != nil)
 }

@@ -320,7 +320,7 @@ func (s *Snapshot) versionText(g *Group, i int) string {
 	if g.removed(i) {
 		text += "-"
 	}
-	if s.readsOf(g, i).namedAgain() {
+	if s.readsOf(g, i).listedAgain() {
 		text += "?"
 	}
 	if v.Err != nil {

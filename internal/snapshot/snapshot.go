@@ -109,9 +109,9 @@ func (s *Snapshot) readsOf(g *Group, i int) versionReads {
 		return g.overlay.reads[i]
 	}
 	if g.versions[i].onlyListed() {
-		return versionReads{named: s.newsSeq}
+		return versionReads{listed: s.newsSeq}
 	}
-	return versionReads{answered: s.docSeq, named: s.newsSeq}
+	return versionReads{answered: s.docSeq, listed: s.newsSeq}
 }
 
 // lastLiveRead returns the last read of a version's own path, or 0. g may be nil.
@@ -148,10 +148,10 @@ func (s *Snapshot) orderRead(g *Group) Seq {
 	if g.overlay == nil {
 		return s.docSeq
 	}
-	if g.overlay.listed < s.docSeq && s.isDocumented(g) {
+	if g.overlay.groupRead < s.docSeq && s.isDocumented(g) {
 		return s.docSeq
 	}
-	return g.overlay.listed
+	return g.overlay.groupRead
 }
 
 // placed reports whether it is known where a version stands among those of g.
@@ -167,7 +167,7 @@ func (s *Snapshot) groupPlaced(g *Group) bool {
 	if !slices.ContainsFunc(g.overlay.reads, younger) {
 		return true
 	}
-	listed := func(r versionReads) bool { return r.named > 0 }
+	listed := func(r versionReads) bool { return r.listed > 0 }
 	return s.isDocumented(g) && slices.ContainsFunc(g.overlay.reads, listed)
 }
 
