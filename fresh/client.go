@@ -370,9 +370,9 @@ func (a answer) result(r request, reason error) error {
 		return a.err
 	}
 	if reason == nil {
-		reason = errors.New("discovery says so")
+		reason = errors.New("discovery says that the kind is cluster-scoped")
 	}
-	return fmt.Errorf("the server lists %s of all namespaces, and not of %q, as if they were cluster-scoped: %w",
+	return fmt.Errorf("the list of %s in namespace %q has objects of other namespaces, so nothing is returned: %w",
 		a.mapping.Resource.Resource, r.namespace, reason)
 }
 

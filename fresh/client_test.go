@@ -194,7 +194,7 @@ func TestWriteWhileTheScopeChanges(t *testing.T) {
 // is behind, or cannot be read: that is an error then.
 func TestReadsOfANamespace(t *testing.T) {
 	for why, fault := range map[string]fakeapi.Fault{
-		"discovery says so": fakeapi.Func("behind", func(req *http.Request) (*http.Response, error) {
+		"discovery says that the kind is cluster-scoped": fakeapi.Func("behind", func(req *http.Request) (*http.Response, error) {
 			return newChangingServer(t, ofCluster).Client().Transport.RoundTrip(req)
 		}),
 		"503": fakeapi.Status(503, 0),

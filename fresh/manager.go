@@ -109,9 +109,8 @@ func logWhatDoesNotFollow(mgr manager.Manager) {
 		others = append(others, fmt.Sprintf("cache %T", mgr.GetCache()))
 	}
 	if len(others) > 0 {
-		log.Log.WithName("fresh").Info("The manager does not follow changes of the served APIs in full, "+
-			"because its options have parts that do not, or a RESTMapper that does not say with "+
-			"Unwrap() meta.RESTMapper that it wraps one that does", "parts", others)
+		log.Log.WithName("fresh").Info("These parts of the manager do not recover after a CRD changes", "parts", others,
+			"hint", "leave them out of the options; a RESTMapper that wraps another one needs a method Unwrap() meta.RESTMapper")
 	}
 }
 

@@ -154,7 +154,7 @@ func TestManagerWithoutWiring(t *testing.T) {
 	}) {
 		t.Error("controller-runtime's registry has no requests of the mapper")
 	}
-	if lines := logged.take("does not follow"); len(lines) > 0 {
+	if lines := logged.take("do not recover"); len(lines) > 0 {
 		t.Errorf("logged %q, want nothing", lines)
 	}
 	_, err = fresh.NewManager(s.Config(), ctrl.Options{Metrics: server.Options{BindAddress: "0"},
@@ -162,7 +162,7 @@ func TestManagerWithoutWiring(t *testing.T) {
 			return meta.NewDefaultRESTMapper(nil), nil
 		}})
 	must(t, err)
-	if lines := logged.take("does not follow", "DefaultRESTMapper", "cache"); len(lines) != 1 {
+	if lines := logged.take("do not recover", "DefaultRESTMapper", "cache"); len(lines) != 1 {
 		t.Errorf("logged %q, want one line", lines)
 	}
 }

@@ -41,7 +41,7 @@ func Is(ctx context.Context, mapper *apiutil.DynamicRESTMapper, gvk schema.Group
 	case found.Err != nil || len(found.Failed) > 0:
 		return false, e.LookupError(q, found.Failed, found.Err)
 	case known:
-		return false, e.LookupError(q, nil, errors.New("it was served, and no read confirms that"))
+		return false, e.LookupError(q, nil, errors.New("it was served before, and could not be confirmed now"))
 	}
 	return false, nil
 }

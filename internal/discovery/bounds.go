@@ -201,7 +201,7 @@ func checkVersions(g *snapshot.Group) (*snapshot.Group, error) {
 func placeholderError(gv schema.GroupVersion) error {
 	for _, name := range []string{gv.Group, gv.Version} {
 		if strings.HasSuffix(name, placeholderSuffix) {
-			err := fmt.Errorf("%s stands for a name that is none in the document", name)
+			err := fmt.Errorf("the document has an invalid name, shown shortened: %s", name)
 			return versionError(gv.Group, gv.Version, http.StatusOK, err)
 		}
 	}

@@ -141,7 +141,7 @@ func NotAwaited(read snapshot.Read, wait time.Duration) error {
 // Undecided returns the error of a read that was answered with 404, where something else than the
 // answer decides whether that is an absence. why says what that is.
 func Undecided(read snapshot.Read, why error) error {
-	err := fmt.Errorf("the server answered 404 Not Found, which is not believed: %w", why)
+	err := fmt.Errorf("the answer was 404 Not Found, which does not show that it is not served: %w", why)
 	return versionError(read.Group, read.Version, http.StatusNotFound, err)
 }
 

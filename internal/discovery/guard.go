@@ -27,7 +27,7 @@ func guarded[T any](ctx context.Context, send func() (T, error)) (T, error) {
 	}
 	ended := make(chan outcome, 1)
 	go func() {
-		o := outcome{err: errors.New("the HTTP transport has ended its goroutine")} // as the FailNow of a test does
+		o := outcome{err: errors.New("the HTTP transport called runtime.Goexit")} // as the FailNow of a test does
 		defer func() {
 			if p := recover(); p != nil {
 				o.err = errors.New("the HTTP transport panicked: " + onlyAllowedWords(fmt.Sprint(p)))

@@ -65,7 +65,7 @@ func (e *Engine) Confirm(
 // confirmBriefly waits for confirmTimeout at most, and not at all if a read has had no answer for so long already, or
 // if no read is allowed now.
 func (e *Engine) confirmBriefly(ctx context.Context, gv schema.GroupVersion) (*snapshot.Snapshot, error) {
-	slow := fmt.Errorf("%s is not confirmed: a read of it has had no answer for %v", gv, confirmTimeout)
+	slow := fmt.Errorf("%s could not be checked: a read of it has had no answer for %v", gv, confirmTimeout)
 	if e.Reloader.WaitingFor(gv) >= confirmTimeout {
 		return nil, slow
 	}
@@ -73,7 +73,7 @@ func (e *Engine) confirmBriefly(ctx context.Context, gv schema.GroupVersion) (*s
 	defer cancel()
 	s, err := e.Reloader.ReadLimited(ctx, e.confirms.of(gv, follow.WaitBriefly), e.Reloader.LastSeq())
 	if errors.Is(err, reload.ErrLimited) {
-		return nil, fmt.Errorf("%s is not confirmed: it was read %d times in a row, and once in %v since",
+		return nil, fmt.Errorf("%s could not be checked again yet: after %d reads in a row only one is sent in %v",
 			gv, confirmBurst, confirmPeriod)
 	}
 	return s, err
@@ -135,7 +135,7 @@ func (e *Engine) PollVersion(ctx context.Context, gv schema.GroupVersion, age ti
 	return err
 }
 
-var errNotRead = errors.New("it was never read")
+var errNotRead = errors.New("the version was never read")
 
 // mappingIn returns the mapping of a kind in a snapshot. A version that was never read, or could not be read the last
 // time, proves no absence.

@@ -149,7 +149,7 @@ func (r *Reloader) failureBefore(ctx context.Context, read snapshot.Read) *serve
 var (
 	errNotAudited = errors.New("other answers of the API server have an Audit-Id, and this one has none: " +
 		"a proxy or a gateway has answered")
-	errStillListed = errors.New("the server has failed a moment ago, and lists it again by now")
+	errStillListed = errors.New("the 404 came during an outage, and the discovery document has the version again")
 )
 
 // Absent reports whether two live reads of a version, a second apart, have found that it no longer has what still
