@@ -43,7 +43,8 @@ type instance struct {
 	registrations map[*handler]toolscache.InformerSynced           // whether the first list was delivered to each
 }
 
-// newInstance makes an instance that is present or filling. It sends no request.
+// newInstance makes an instance in a state: the first one of a kind is present or absent, later ones are filling or
+// absent. It sends no request.
 func newInstance(k *kind, mapping *meta.RESTMapping, initial state) (*instance, error) {
 	i := &instance{
 		k: k, mapping: mapping, cancel: func() {},

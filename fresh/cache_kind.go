@@ -23,7 +23,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// kind is what a cache has of one kind. Its current instance is right for the path of the kind, or absent.
+// kind is what a cache has of one kind. Its current instance is the one that reads and handlers use, in one of the
+// states present, outdated and absent.
 type kind struct {
 	c       *followingCache
 	gvk     schema.GroupVersionKind

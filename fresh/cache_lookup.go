@@ -4,7 +4,7 @@ package fresh
 
 import (
 	"maps"
-	"reflect" //nolint:depguard // A scheme finds the kind of a typed object by its Go type, and so does this.
+	"reflect"
 	"slices"
 	"sync/atomic"
 

@@ -5,24 +5,25 @@ package fresh
 import "slices"
 
 // state is what an instance is to its kind. A kind in a cache has the state of its current instance, which is the one
-// that reads and handlers use. While the kind switches to another REST path it has a second instance, which is
-// filling. The package documentation has the table of transitions, and next has it as code.
+// that reads and handlers use. To switch is to replace that instance, mostly because the REST path has changed. Then the
+// kind has a second instance for a while, which is filling. The package documentation has the table of transitions, and next has it as code.
 type state int32
 
 const (
 	// filling: the instance lists the objects at the path to which the kind switches. Nothing reads from it yet.
 	filling state = iota
 
-	// present: the instance is the current one, and its path was right when it last listed its objects.
+	// present: the instance is the current one, and nothing has shown that its path is wrong. The first instance of a
+	// kind is present before it has listed anything.
 	present
 
-	// outdated: the instance is the current one, and it is still read. But a read of the server has shown that the
-	// kind was removed, or that it is served although its path has refused a request. If the kind is served, another
-	// instance takes the place of this one, even if that has the same path. If this instance lists its objects
-	// before, it is present again.
+	// outdated: the instance is the current one, and it is still read, but a read of the server has shown one of two
+	// things: the kind was removed, or it is served although the path of the instance has refused a request. If the kind
+	// is served, another instance takes the place of this one, even if that has the same path. If this instance lists
+	// its objects before, it is present again.
 	outdated
 
-	// absent: the instance is the current one of a kind that cache.Options.ByObject names, and that is not served or
+	// absent: the instance is the current one, or about to be, of a kind that cache.Options.ByObject names, and that is not served or
 	// may not be listed. It has no objects and sends no requests, and a read returns the reason.
 	absent
 

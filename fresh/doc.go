@@ -49,6 +49,8 @@
 //	          it is absent        for all absent kinds     listed it
 //	retired   (nothing reads it)  nothing                  -
 //
+// Any instance also becomes retired when the last informer of its kind is removed.
+//
 // The first instance of a kind is present, or absent if the kind is not served. If the kind is in ByObject, a present
 // instance is replaced by an absent one when two live reads, a second apart, have shown that the kind is not served,
 // or when its first list is forbidden. For other kinds both are as in controller-runtime.

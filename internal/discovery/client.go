@@ -126,7 +126,8 @@ type request struct {
 	gv   schema.GroupVersion // what the path is about
 }
 
-// get reads one document and decodes it. Its error is an *Error; it wraps errNotServed for the API server's own 404.
+// get reads one document and decodes it. Its error is an *Error; it wraps errNotServed for a 404 that may be the API
+// server's own, and errUnproven besides if a gateway may have sent it.
 // get decodes the document itself because an error of decode may repeat the credentials that were sent, and only get
 // knows them.
 func get[T any](ctx context.Context, c *Client, r request, decode func(*exchange) (T, error)) (result T, err error) {

@@ -21,7 +21,7 @@ type record struct {
 //
 //	state       becomes
 //	unused      answered   when a request was answered
-//	answered    missing    when a lookup does not find the kind
+//	answered    missing    when a lookup fails, with NoMatch or with another error
 //	missing     answered   when a lookup or a live read finds the kind again
 type recordState int
 
@@ -30,7 +30,7 @@ const (
 	unused recordState = iota
 	// answered: a request was answered, and each lookup since has found the kind.
 	answered
-	// missing: the last lookup did not find the kind. Requests are sent with the mapping of before, so that the server
+	// missing: the last lookup failed. Requests are sent with the mapping of before, so that the server
 	// answers them, and not the mapper.
 	missing
 )

@@ -18,7 +18,7 @@ type waiting struct {
 // SetWaiting notes why a cache waits for a kind, or with nil that it does not. It reports whether the log should say
 // so: the cache did not wait before, or for another reason. A cache is any comparable value.
 func (f *Followed) SetWaiting(cache any, gvk schema.GroupVersionKind, reason error) (changed bool) {
-	before, caches := f.waiting.set(cache, gvk, reason)
+	caches, before := f.waiting.set(cache, gvk, reason)
 	begins := before == nil && reason != nil
 	ends := before != nil && reason == nil
 	if (begins || ends) && f.ReportWaiting != nil {
@@ -30,9 +30,9 @@ func (f *Followed) SetWaiting(cache any, gvk schema.GroupVersionKind, reason err
 	return begins || before.Error() != reason.Error()
 }
 
-// set sets the reason why a cache waits for a kind, or removes it. It returns the one before, and how many caches
-// wait for the kind now.
-func (w *waiting) set(cache any, gvk schema.GroupVersionKind, reason error) (before error, caches int) {
+// set sets the reason why a cache waits for a kind, or removes it. It returns how many caches
+// wait for the kind now, and the reason before.
+func (w *waiting) set(cache any, gvk schema.GroupVersionKind, reason error) (caches int, before error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before = w.reasons[gvk][cache]
@@ -41,7 +41,7 @@ func (w *waiting) set(cache any, gvk schema.GroupVersionKind, reason error) (bef
 		if len(w.reasons[gvk]) == 0 {
 			delete(w.reasons, gvk)
 		}
-		return before, len(w.reasons[gvk])
+		return len(w.reasons[gvk]), before
 	}
 	if w.reasons == nil {
 		w.reasons = map[schema.GroupVersionKind]map[any]error{}
@@ -50,7 +50,7 @@ func (w *waiting) set(cache any, gvk schema.GroupVersionKind, reason error) (bef
 		w.reasons[gvk] = map[any]error{}
 	}
 	w.reasons[gvk][cache] = reason
-	return before, len(w.reasons[gvk])
+	return len(w.reasons[gvk]), before
 }
 
 // Waiting returns the kinds that caches wait for, each with the reason of one of the caches.
