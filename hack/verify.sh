@@ -91,7 +91,7 @@ check gofmt gofmt_
 check 'pinned actions' actions
 list '*.md' >"$files"
 check 'sentences about stock' stock
-list README.md CONTRIBUTING.md SECURITY.md 'docs/*.md' >"$files"
+list README.md CONTRIBUTING.md SECURITY.md DESIGN.md 'docs/*.md' >"$files"
 check 'words of pages' words
 list >"$files"
 check paths paths
