@@ -54,12 +54,12 @@ type DynamicRESTMapperOptions struct {
 
 	// Logger gets one line when the served API changes, when reads of the server begin to
 	// fail, and when they work again. At level 4 it gets a line for each read, and for each
-	// lookup that ends with NoMatch. Defaults to no logging, and in the patched
-	// controller-runtime to ctrl.Log.WithName("restmapper").
+	// lookup that ends with NoMatch. Defaults to no logging; with fresh.NewManager,
+	// and in the patched controller-runtime, to ctrl.Log.WithName("restmapper").
 	Logger logr.Logger
 
-	// Metrics counts requests, reads and misses. Defaults to nil: no metrics. In the patched
-	// controller-runtime it defaults to controller-runtime's registry.
+	// Metrics counts requests, reads and misses. Defaults to nil, no metrics; with
+	// fresh.NewManager, and in the patched controller-runtime, to those of controller-runtime's registry.
 	Metrics DynamicRESTMapperMetrics
 }
 

@@ -30,8 +30,8 @@ type DynamicRESTMapperStatus struct {
 	// LastError is why the discovery document could not be read the last time, or else why a group or a
 	// version could not; nil if the last reads of both succeeded.
 	LastError error `json:"-"`
-	// ConsecutiveFailures counts the reads that have failed since the last success: those of the document,
-	// and those of groups and versions.
+	// ConsecutiveFailures is the sum of two counts: the reads of the discovery document that have failed since one of
+	// them succeeded, and likewise the reads of single groups and versions.
 	ConsecutiveFailures int `json:"consecutiveFailures"`
 
 	// UnhealthySince is the time of the server's first failure after it last answered. It
@@ -47,7 +47,7 @@ type DynamicRESTMapperStatus struct {
 }
 
 // MarshalJSON returns the status as JSON, with errors as text, group-versions as "apps/v1",
-// and, if it was built with Go 1.24 or newer, without the times that are zero.
+// and, if the program was built with Go 1.24 or newer, without the times that are zero.
 func (s DynamicRESTMapperStatus) MarshalJSON() ([]byte, error) {
 	type plain DynamicRESTMapperStatus // it does not have this method
 	failed := make(map[string]string, len(s.FailedGroupVersions))

@@ -6,7 +6,7 @@ import "slices"
 
 // state is what an instance is to its kind. A kind in a cache has the state of its current instance, which is the one
 // that reads and handlers use. To switch is to replace that instance, mostly because the REST path has changed. Then the
-// kind has a second instance for a while, which is filling. The package documentation has the table of transitions, and next has it as code.
+// kind has a second instance for a while, which is filling. doc.go has the table of transitions, and next has it as code.
 type state int32
 
 const (

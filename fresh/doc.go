@@ -26,10 +26,9 @@
 // Client and cache follow a *apiutil.DynamicRESTMapper of this module, and a mapper with a method Unwrap()
 // meta.RESTMapper that returns one. With any other mapper they are controller-runtime's own, and NewManager logs
 // that.
-//
-// # Design
-//
-// A client or a cache of controller-runtime's is right until its kind switches to another REST path. Then the next
+package fresh
+
+// How it works, for those who change it. // A client or a cache of controller-runtime's is right until its kind switches to another REST path. Then the next
 // request goes through a new client, and a new cache of that kind is filled before it takes the place of the old one.
 // Informers, handlers and indexes stay.
 //
@@ -67,4 +66,3 @@
 //	cache_view.go       the cache as a client sees it
 //	client*.go          the client: plan, try and resend a request (client.go), the methods, and NewNamespacedClient
 //	manager.go          the manager and the cluster
-package fresh

@@ -28,8 +28,8 @@ type APIs struct {
 //
 // It is as fresh as a lookup: it sends no request if everything was read or confirmed within MaxAge. Otherwise it reads
 // the server first, until ctx ends, and for about 10 seconds at most if something is known. For a list of this moment,
-// call Refresh of the mapper first. An empty list does not prove that a kind is absent at this moment, as false from Is
-// does.
+// call Refresh of the mapper first. To know that one kind is not served at this moment,
+// use Is.
 //
 // If the server cannot be read, List returns what is known together with an error. If single versions cannot be read,
 // it returns the rest, and what they served before, together with an *apiutil.ErrResourceDiscoveryFailed; find it with
