@@ -258,6 +258,19 @@ type request struct {
 	onlyInContext bool
 }
 
+// emptyList removes what an answer has put into the list of a request, if it is for one. Decoding another answer into it
+// would keep fields that this does not have.
+func (r request) emptyList() {
+	list, ok := r.obj.(client.ObjectList)
+	if !ok {
+		return
+	}
+	_ = meta.SetList(list, nil) // which only fails for a type that is no list
+	list.SetResourceVersion("")
+	list.SetContinue("")
+	list.SetRemainingItemCount(nil)
+}
+
 // send sends a request, and once more if its path was certainly wrong and another one is right.
 func (c *followingClient) send(ctx context.Context, r request) error {
 	gvk, err := c.kindOf(r.obj)
@@ -354,6 +367,7 @@ func (c *followingClient) resend(gvk schema.GroupVersionKind, r request, first a
 	if r.does == writesObject && next.mapping.Scope.Name() != first.mapping.Scope.Name() {
 		return first.err
 	}
+	r.emptyList()
 	second := c.try(next, r)
 	if first.err != nil && second.reply == follow.ReplyContradicts {
 		return first.err
@@ -369,6 +383,7 @@ func (a answer) result(r request, reason error) error {
 	if a.err != nil || !isForNamespace || a.reply != follow.ReplyContradicts {
 		return a.err
 	}
+	r.emptyList()
 	if reason == nil {
 		reason = errors.New("discovery says that the kind is cluster-scoped")
 	}

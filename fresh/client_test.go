@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
@@ -186,6 +188,56 @@ func TestWriteWhileTheScopeChanges(t *testing.T) {
 						sent)
 				}
 			}
+		}
+	}
+}
+
+// A list that is sent again has nothing of the first answer, which had objects of other namespaces. If it cannot be sent again,
+// it is empty.
+func TestNothingIsLeftOfAListThatContradicts(t *testing.T) {
+	const foreign = `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9","continue":"more"},"items":[
+		{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"other","name":"a","labels":{"of":"other"}},"data":{"k":"v"}}]}`
+	for _, discovery := range []string{"right", "behind"} {
+		for _, representation := range representations {
+			bubble(t, discovery+", "+representation, func(t *testing.T) {
+				s := newChangingServer(t, ofCluster)
+				c := s.client(t, nil)
+				list := caller{representation, configMap}.list()
+				must(t, c.List(t.Context(), list))
+				if discovery == "behind" {
+					s.SetFault(fakeapi.Discovery(), fakeapi.Status(503, 0))
+				}
+				s.change(func() { s.scope = inNamespaces })
+				s.SetFault(fakeapi.Objects("", "list"), fakeapi.Times(1, fakeapi.Func("foreign", func(req *http.Request) (*http.Response, error) {
+					body := foreign
+					if representation == "metadata" {
+						body = strings.ReplaceAll(body, "ConfigMap", "PartialObjectMetadata")
+						body = strings.ReplaceAll(body, `"apiVersion":"v1"`, `"apiVersion":"meta.k8s.io/v1"`)
+					}
+					return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+						Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
+				})))
+
+				list = caller{representation, configMap}.list()
+				err := c.List(t.Context(), list, client.InNamespace("ns"))
+				if (err == nil) != (discovery == "right") {
+					t.Errorf("got %v", err)
+				}
+				if list.GetContinue() != "" {
+					t.Errorf("the list goes on with %q", list.GetContinue())
+				}
+				must(t, meta.EachListItem(list, func(o runtime.Object) error {
+					object, err := meta.Accessor(o)
+					must(t, err)
+					if object.GetNamespace() != "ns" || len(object.GetLabels()) > 0 {
+						t.Errorf("the list has %s/%s with labels %v", object.GetNamespace(), object.GetName(), object.GetLabels())
+					}
+					return nil
+				}))
+				if n := meta.LenList(list); err == nil && n != 1 {
+					t.Errorf("the list has %d objects, want one", n)
+				}
+			})
 		}
 	}
 }
