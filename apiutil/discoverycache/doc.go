@@ -5,16 +5,17 @@
 // subresources, and for functions that take a discovery.CachedDiscoveryInterface, such as
 // restmapper.NewDeferredDiscoveryRESTMapper and restmapper.NewShortcutExpander.
 //
-// You need not invalidate it. The cache is a view of what the mapper knows: it makes no reads of its own, so it is as
-// fresh as lookups are, and an outage is never an empty API. Its states:
+// You need not invalidate it. The cache is a view of what the mapper knows, so it is as fresh as lookups are, and an
+// outage is never an empty API. Its reads are reads of the mapper; besides those below, ServerResourcesForGroupVersion
+// reads a version that is not known, and Fresh the discovery document. Its states, of which failing goes before the others:
 //
 //	state    when                                                 what a use of the cache does
 //	-----    ----                                                 ----------------------------
 //	empty    nothing was read yet, or not since Invalidate        waits for the mapper to read the server, for
 //	                                                              RequestTimeout at most
 //	current  all of it was read or confirmed within MaxAge        returns it, and sends no request
-//	stale    it is older, the mapper was reset, or has noticed    waits for the mapper to read what is missing,
-//	         a change                                             often nothing; for about 10 seconds at most
+//	stale    it is older, the mapper was reset, or has read       waits for the mapper to read what is missing,
+//	         anything                                             often nothing; for about 10 seconds at most
 //	failing  the server could not be read the last time           returns what is known together with the error,
 //	                                                              and does not wait
 //

@@ -97,7 +97,7 @@ func (r *Reloader) confirmAbsence(c *call, known, audited bool) snapshot.Version
 		return snapshot.VersionResult{}
 	}
 
-	if err := r.newCaller(onlyNewCalls, waitUntilAnswered).readOne(c.ctx, snapshot.Read{}); err != nil {
+	if err := r.newCaller(onlyNewCalls, waitUntilAnswered).readOne(c.ctx, snapshot.ReadDocument); err != nil {
 		return snapshot.VersionResult{Err: discovery.Undecided(c.read, err)}
 	}
 	document := r.Snapshot().Document()

@@ -31,11 +31,11 @@ type call struct {
 	before, after *snapshot.Snapshot // the current snapshot before the result was published, and after that
 
 	// Guarded by inFlight.mu.
-	state          callState
-	callers        int       // who wait for it
-	next           *call     // is queued behind this one; nil: nobody needs another one
-	started        time.Time // zero: it is queued
-	unresponsiveAt time.Time // from then on its path counts as unresponsive, until it has ended
+	state    callState
+	callers  int       // who wait for it
+	next     *call     // is queued behind this one; nil: nobody needs another one
+	started  time.Time // zero: it is queued
+	slowFrom time.Time // from then on its path counts as unresponsive, until it has ended
 }
 
 // callState is how far a call has come:
@@ -58,8 +58,8 @@ const (
 
 // inFlight has the calls that are under way, like golang.org/x/sync/singleflight. It differs in one point: what a
 // lookup reads must not be older than the lookup. So a caller joins a call that began after a sequence number, or else
-// the next one, which is queued until the one under way has ended. Any number of callers at once make two reads of a
-// path, and each gets a result that is young enough. Nothing else orders calls: the snapshot merges what they find by
+// the next one, which is queued until the one under way has ended. Any number of callers at once make at most two
+// calls for a read, and each gets a result that is young enough. Nothing else orders calls: the snapshot merges what they find by
 // their sequence numbers.
 type inFlight struct {
 	mu sync.Mutex // held for short work in memory only
@@ -75,11 +75,11 @@ type inFlight struct {
 // it, as RFC 8305 does with addresses (R7). So what hangs costs a caller this time once, and no RequestTimeout.
 const slowThreshold = 3 * time.Second
 
-// onlyNewCalls is greater than every sequence number: for a caller that joins no call that has begun.
+// onlyNewCalls is greater than every sequence number: a caller that gives it as since joins no call that has begun.
 const onlyNewCalls = ^snapshot.Seq(0)
 
-// join returns the call that makes a read if it began after since, and otherwise the next one. The caller waits for
-// its end, or calls leave or cancel, once.
+// join returns the call under way that makes a read, if that call began after since. Otherwise it returns the next call,
+// which it starts or queues; fetch goes on from there. The caller waits for its end, or calls leave or cancel, once.
 func (r *Reloader) join(read snapshot.Read, since snapshot.Seq) *call {
 	r.inFlight.mu.Lock()
 	defer r.inFlight.mu.Unlock()
@@ -101,7 +101,7 @@ func (f *inFlight) youngEnough(read snapshot.Read, since snapshot.Seq) *call {
 	if c.state == running && c.seq > since {
 		return c
 	}
-	return c.next
+	return c.next // which begins later than any since of now
 }
 
 // add starts a new call, or queues it behind the one for the same path that is under way. inFlight.mu is held.
@@ -127,9 +127,9 @@ func (r *Reloader) start(c *call) {
 	c.ctx, c.stop = context.WithCancel(context.Background())
 
 	c.started = time.Now()
-	c.unresponsiveAt = c.started.Add(slowThreshold)
+	c.slowFrom = c.started.Add(slowThreshold)
 	if c.started.Before(r.inFlight.unresponsiveUntil[c.read]) {
-		c.unresponsiveAt = c.started // the path has just left another call without an answer, and must answer first
+		c.slowFrom = c.started // its last call got no answer, so nobody waits for this one
 	}
 	go func() {
 		r.fetch(c)
@@ -226,7 +226,7 @@ func (r *Reloader) isUnresponsive(read snapshot.Read) bool {
 	if r.inFlight.isUnresponsive(read) {
 		return true
 	}
-	return r.inFlight.isUnresponsive(snapshot.Read{}) && r.inFlight.othersAreUnresponsive()
+	return r.inFlight.isUnresponsive(snapshot.ReadDocument) && r.inFlight.othersAreUnresponsive()
 }
 
 // isUnresponsive reports whether a path has left a call without an answer for slowThreshold, or the last call, just
@@ -237,18 +237,18 @@ func (f *inFlight) isUnresponsive(read snapshot.Read) bool {
 		return true
 	}
 	c := f.calls[read]
-	return c != nil && !now.Before(c.unresponsiveAt)
+	return c != nil && !now.Before(c.slowFrom)
 }
 
 // othersAreUnresponsive reports whether any path but the document's is unresponsive. mu is held.
 func (f *inFlight) othersAreUnresponsive() bool {
 	for read := range f.calls {
-		if read != (snapshot.Read{}) && f.isUnresponsive(read) {
+		if read != (snapshot.ReadDocument) && f.isUnresponsive(read) {
 			return true
 		}
 	}
 	for read := range f.unresponsiveUntil {
-		if read != (snapshot.Read{}) && f.isUnresponsive(read) {
+		if read != (snapshot.ReadDocument) && f.isUnresponsive(read) {
 			return true
 		}
 	}

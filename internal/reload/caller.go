@@ -46,9 +46,9 @@ const (
 	// waitIfResponsive: the caller has an old answer, and can do without. It waits for slowThreshold and until its
 	// deadline, and not at all for a path that is unresponsive. It does not come back.
 	waitIfResponsive
-	// waitIfAnswering is waitIfResponsive, and also does not wait for a version that is known to give no answer, however
+	// waitIfAnsweredBefore is waitIfResponsive, and also does not wait for a version that is known to give no answer, however
 	// long ago that was found.
-	waitIfAnswering
+	waitIfAnsweredBefore
 )
 
 const (
@@ -107,7 +107,7 @@ func (c *caller) expectsAnswer(read snapshot.Read) bool {
 	if c.r.isUnresponsive(read) {
 		return false
 	}
-	return c.waits != waitIfAnswering || !c.r.givesNoAnswer(read)
+	return c.waits != waitIfAnsweredBefore || !c.r.givesNoAnswer(read)
 }
 
 // givesNoAnswer reports whether the version that a read is for, or one of the group that a list is of, is known to give
@@ -131,15 +131,15 @@ func (c *caller) remaining() time.Duration {
 	return time.Until(c.deadline)
 }
 
-// await waits for a call, for as long as most. It returns an error only if ctx has ended.
-func (c *caller) await(ctx context.Context, joined *call, most time.Duration) (snapshot.Outcome, error) {
-	timer := time.NewTimer(most)
+// await waits for a call, for atMost. It returns an error only if ctx has ended.
+func (c *caller) await(ctx context.Context, joined *call, atMost time.Duration) (snapshot.Outcome, error) {
+	timer := time.NewTimer(atMost)
 	defer timer.Stop()
 	select {
 	case <-joined.done:
 		return c.noteAnswered(joined), nil
 	case <-timer.C:
-		return c.noteSlow(joined, most), nil
+		return c.noteSlow(joined, atMost), nil
 	case <-ctx.Done():
 		if c.cancels && errors.Is(ctx.Err(), context.Canceled) { // a deadline only ends the waiting
 			c.r.cancel(joined)
@@ -150,7 +150,7 @@ func (c *caller) await(ctx context.Context, joined *call, most time.Duration) (s
 	}
 }
 
-// awaitSlow waits until one of the slow calls has ended.
+// awaitSlow waits until the slow call at i has ended.
 func (c *caller) awaitSlow(ctx context.Context, i int) error {
 	slow := c.slow[i]
 	c.slow = slices.Delete(c.slow, i, i+1)
@@ -172,7 +172,7 @@ func (c *caller) noteAnswered(joined *call) snapshot.Outcome {
 // noteSlow notes that a call has not ended in time. It goes on.
 func (c *caller) noteSlow(joined *call, waited time.Duration) snapshot.Outcome {
 	switch c.waits {
-	case waitIfResponsive, waitIfAnswering:
+	case waitIfResponsive, waitIfAnsweredBefore:
 		c.r.leave(joined)
 	default:
 		c.mu.Lock()
@@ -210,7 +210,7 @@ func (r *Reloader) ReadLive(ctx context.Context, gv schema.GroupVersion) (*snaps
 func (r *Reloader) ReadDocument(ctx context.Context) error {
 	c := r.newCaller(onlyNewCalls, waitUntilAnswered)
 	c.cancels = true
-	return c.readOne(ctx, snapshot.Read{})
+	return c.readOne(ctx, snapshot.ReadDocument)
 }
 
 // readOne makes one read, and returns its error.

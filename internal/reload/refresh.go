@@ -86,15 +86,15 @@ func (r *Reloader) ConfirmAll(ctx context.Context) error {
 	if failed != nil && time.Since(failed.at) < slowThreshold {
 		return failed.err
 	}
-	if r.isUnresponsive(snapshot.Read{}) {
-		return discovery.NotAwaited(snapshot.Read{}, slowThreshold)
+	if r.isUnresponsive(snapshot.ReadDocument) {
+		return discovery.NotAwaited(snapshot.ReadDocument, slowThreshold)
 	}
 
-	ctx, cancel := context.WithTimeoutCause(ctx, maxWait, discovery.NotAwaited(snapshot.Read{}, maxWait))
+	ctx, cancel := context.WithTimeoutCause(ctx, maxWait, discovery.NotAwaited(snapshot.ReadDocument, maxWait))
 	defer cancel()
 	release := r.KeepAll()
 	defer release()
-	err := r.refresh(ctx, waitIfAnswering)
+	err := r.refresh(ctx, waitIfAnsweredBefore)
 	if err != nil {
 		r.notConfirmed.Store(&failedAttempt{at: time.Now(), err: err})
 	}

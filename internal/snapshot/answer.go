@@ -169,11 +169,11 @@ func (s *Snapshot) currentGroup(q *Query) *Group {
 	return g
 }
 
-// addMissing adds what an answer that was found in several groups needs to be current: the rows of the table of a
-// miss that have an old answer, or one that was chosen among several (R3 in DESIGN.md).
+// addMissing adds what an answer that was found in several groups needs to be current: reads of the groups that
+// are not settled, and the document if the place of a group among the others is a guess.
 func (s *Snapshot) addMissing(q *Query, found []match, missing *missingReads) {
 	if s.docSeq <= s.resetSeq {
-		missing.add(Read{})
+		missing.add(ReadDocument)
 		return
 	}
 	outdated := s.outdated()
@@ -194,7 +194,7 @@ func (s *Snapshot) addMissing(q *Query, found []match, missing *missingReads) {
 		}
 		isChoice := inSeveral || g != first
 		if isChoice && !s.groupPlaced(g) && q.matchesGroup(g) {
-			missing.add(Read{}) // the document places the group among the others
+			missing.add(ReadDocument) // it places the group among the others
 		}
 	}
 }
@@ -224,7 +224,7 @@ func (s *Snapshot) addMissingIn(g *Group, q *Query, found []match, missing *miss
 	if len(q.Versions) == 1 {
 		return // there is no order to one version
 	}
-	if s.orderRead(g) <= s.resetSeq || s.choiceIsGuess(g, found) {
+	if s.orderSeq(g) <= s.resetSeq || s.choiceIsGuess(g, found) {
 		missing.add(ReadGroup(g.name))
 	}
 }

@@ -2,30 +2,38 @@
 
 package snapshot
 
-// MissingReads lists the reads that a lookup without a current answer still needs. It is the table of a miss in
-// DESIGN.md (R3), with a function for each row. The reads of one group are in their order; those of several groups
-// do not depend on each other. Make the first ones, and ask again: each is made once. If there are none, the lookup
-// is answered: by what it knows, else by an error that it met, else by NoMatch.
+// MissingReads lists the reads that a lookup without a current answer still needs. This is the table of a miss (R3 in
+// DESIGN.md). The first row that applies says what is read next:
+//
+//	the lookup has   and                                                              it reads
+//	anything         the document was not read since the last reset                   the document
+//	no answer        its group is not known or several may match, and                 the document
+//	                 the document is older than the lookup
+//	no answer        what a version serves is not proved as of the lookup's           that version
+//	                 beginning (see proved)
+//	no answer        it names no version, and group discovery is older than it        group discovery
+//	an old answer    what it rests on was not read since the last reset               that (see addMissing)
+//
+// The reads of one group are in their order; those of several groups do not depend on each other. Make at least the
+// first one, and ask again: each is made once. If there are none, nothing more can be read for the lookup.
 func (s *Snapshot) MissingReads(q Query, p Progress) (groups [][]Read) {
 	if s.needsDocument(&q, p) {
-		return [][]Read{{{}}}
+		return [][]Read{{ReadDocument}}
 	}
-	if p.Done[Read{}].Err != nil && !s.PathsSuffice(&q) {
+	if p.Done[ReadDocument].Err != nil && !s.PathsSuffice(&q) {
 		return nil // nothing else can tell which groups there are
 	}
-	if !p.HasAnswer {
-		return p.remaining(s.proof(&q, p))
+	if p.HasAnswer {
+		missing := missingReads{collect: true}
+		s.find(nil, &q, &missing)
+		return p.remaining(missing.reads)
 	}
-	missing := missingReads{collect: true}
-	s.find(nil, &q, &missing)
-	return p.remaining(missing.reads)
+	return p.remaining(s.readsToProve(&q, p))
 }
 
-// needsDocument has the rows that read the document. Whatever the lookup has found, the document is read if it was
-// not read since the last reset. A lookup without an answer also reads it if its group is not known, or if several
-// groups may match, and if the document is older than the lookup.
+// needsDocument reports whether one of the two rows applies that read the document.
 func (s *Snapshot) needsDocument(q *Query, p Progress) bool {
-	if _, made := p.Done[Read{}]; made {
+	if _, made := p.Done[ReadDocument]; made {
 		return false
 	}
 	if s.docSeq <= s.resetSeq {
@@ -44,7 +52,7 @@ func (p Progress) remaining(reads []Read) (groups [][]Read) {
 		if _, made := p.Done[r]; made {
 			continue
 		}
-		if r == (Read{}) {
+		if r == ReadDocument {
 			return [][]Read{{r}}
 		}
 		n := len(groups)
@@ -57,9 +65,8 @@ func (p Progress) remaining(reads []Read) (groups [][]Read) {
 	return groups
 }
 
-// proof lists the reads that show that nothing serves what the lookup looks for: the rows of a lookup without an
-// answer, for each group.
-func (s *Snapshot) proof(q *Query, p Progress) (reads []Read) {
+// readsToProve lists the reads that must still show that nothing serves what the lookup looks for, for each group.
+func (s *Snapshot) readsToProve(q *Query, p Progress) (reads []Read) {
 	searched := s.CandidateGroups(q)
 	unknown := len(searched) == 0 && q.ExactGroup()
 	if unknown && (q.namesGroupAndVersions() || q.RequireLive) {
@@ -101,7 +108,7 @@ func (s *Snapshot) proved(g *Group, version string, q *Query, p Progress) bool {
 		return true
 	}
 	if s.believesDocument(q, p) && s.Aggregated() {
-		return s.firstDocumentProves(g, version)
+		return documentCovers(g, version)
 	}
 	return s.readSince(g, version, p.Began)
 }
@@ -110,7 +117,7 @@ func (s *Snapshot) proved(g *Group, version string, q *Query, p Progress) bool {
 // whether the version's own path can be read: the lookup does not name the group, the document has the resources of
 // the version, and no live read has found anything else.
 func (s *Snapshot) DocumentProves(q *Query, group, version string) bool {
-	if q.names(group) || !s.Aggregated() {
+	if q.namesGroup(group) || !s.Aggregated() {
 		return false
 	}
 	table := s.documented(group).table(version)
@@ -124,23 +131,23 @@ func (s *Snapshot) documentProvesAbsence(q *Query, g *Group, version string) boo
 
 // documentSuffices reports whether the document is all that is known of a group that the lookup does not name.
 func (s *Snapshot) documentSuffices(q *Query, g *Group) bool {
-	return !q.names(g.name) && g.sameAsDocument(s.documented(g.name))
+	return !q.namesGroup(g.name) && g.sameAsDocument(s.documented(g.name))
 }
 
-// believesDocument reports whether the lookup began before the mapper had read anything. It believes the document
-// (upstream's tests want it).
+// believesDocument reports whether the lookup began before the mapper had read anything: Began is 0 then. Such a lookup
+// believes the document (upstream's tests want it).
 func (s *Snapshot) believesDocument(q *Query, p Progress) bool {
 	return s.HasDocument() && p.Began == 0 && !q.RequireLive
 }
 
-// firstDocumentProves reports whether a document that is believed proves what a version serves: unless the document
-// marks the version as stale, or only lists it.
-func (s *Snapshot) firstDocumentProves(g *Group, version string) bool {
+// documentCovers reports whether the document says what a version serves: it does not have the version, or has its
+// resources. It does not say it if it marks the version as stale, or only lists it.
+func documentCovers(g *Group, version string) bool {
 	return g.indexOf(version) < 0 || g.table(version) != nil
 }
 
-// readSince reports whether the version's own path was tried by a read that began after the lookup, and no document
-// has overtaken what that has found.
+// readSince reports whether the version's own path was tried by a read that began after the lookup, and that has either
+// failed or found what is known now. If answered is not tried, a document that began later has replaced what it found.
 func (s *Snapshot) readSince(g *Group, version string, began Seq) bool {
 	i := g.indexOf(version)
 	if i < 0 {
@@ -151,16 +158,16 @@ func (s *Snapshot) readSince(g *Group, version string, began Seq) bool {
 	return reads.tried > began && (failed || reads.answered == reads.tried)
 }
 
-// needsGroupDiscovery has the row that reads group discovery: no version is named, the lookup has found none removed
-// (upstream's tests want it: then group discovery is most likely behind), and group discovery is older than the
-// lookup. A lookup that believes the document needs none.
+// needsGroupDiscovery reports whether the row applies that reads group discovery. If the lookup has found a version
+// removed, it does not: group discovery most likely still lists that version, and would tell nothing (upstream's tests
+// want it). A lookup that believes the document needs none either.
 func (s *Snapshot) needsGroupDiscovery(g *Group, q *Query, p Progress) bool {
 	if !q.anyVersion() || s.believesDocument(q, p) {
 		return false
 	}
 	last := g.groupRead()
 	if s.documentLists(q, g) {
-		last = s.orderRead(g)
+		last = s.orderSeq(g)
 	}
 	return last <= p.Began && !p.foundRemoved(g)
 }

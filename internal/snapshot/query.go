@@ -96,7 +96,7 @@ func (q *Query) NameType() string {
 func (q *Query) AnyGroup() bool { return q.ByResource && q.Group == "" }
 
 // names reports whether it names the group, and not only the beginning of its name.
-func (q *Query) names(group string) bool { return group == q.Group && !q.AnyGroup() }
+func (q *Query) namesGroup(group string) bool { return group == q.Group && !q.AnyGroup() }
 
 // anyVersion reports whether it names no version.
 func (q *Query) anyVersion() bool { return len(q.Versions) == 0 }

@@ -22,6 +22,9 @@ type Read struct {
 	Group, Version string // Group of group discovery, both of a version
 }
 
+// ReadDocument is the read of the document.
+var ReadDocument = Read{Part: PartDocument} //nolint:gochecknoglobals // A constant, which Go has not for structs.
+
 // ReadVersion returns the read of a version's own path.
 func ReadVersion(group, version string) Read {
 	return Read{Part: PartVersion, Group: group, Version: version}

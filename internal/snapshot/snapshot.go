@@ -9,8 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Snapshot is what one server was last known to serve. Every mapper starts with the zero
-// Snapshot, which knows nothing.
+// Snapshot is what one server was last known to serve. Every mapper starts with that of New, which knows nothing.
 type Snapshot struct {
 	index // of the groups; some may serve nothing any more
 
@@ -21,7 +20,8 @@ type Snapshot struct {
 
 	generation uint64
 
-	used *atomic.Bool // as of a group, of a lookup that several groups may answer; nil in the zero Snapshot
+	// used is set by a lookup that several groups may answer; see the field of overlay. Nil in the zero Snapshot.
+	used *atomic.Bool
 }
 
 // New returns a Snapshot that knows nothing, and notes which groups lookups use.
@@ -142,9 +142,9 @@ func (s *Snapshot) isDocumented(g *Group) bool {
 	return s.doc.Group(g.name) != nil
 }
 
-// orderRead returns the last read that has found in which order the versions of g stand: that of group discovery, or
+// orderSeq returns the last read that has found in which order the versions of g stand: that of group discovery, or
 // of a document that has the group.
-func (s *Snapshot) orderRead(g *Group) Seq {
+func (s *Snapshot) orderSeq(g *Group) Seq {
 	if g.overlay == nil {
 		return s.docSeq
 	}
@@ -155,10 +155,10 @@ func (s *Snapshot) orderRead(g *Group) Seq {
 }
 
 // placed reports whether it is known where a version stands among those of g.
-func (s *Snapshot) placed(g *Group, i int) bool { return s.readsOf(g, i).placed(s.orderRead(g)) }
+func (s *Snapshot) placed(g *Group, i int) bool { return s.readsOf(g, i).placed(s.orderSeq(g)) }
 
 // groupPlaced reports whether it is known where g stands among the groups. Only a document can tell: either it has
-// the group, or it was read since all of the group's versions were.
+// the group, and one of its versions was listed, or it was read since all of the group's versions were.
 func (s *Snapshot) groupPlaced(g *Group) bool {
 	if g.overlay == nil {
 		return true
@@ -167,8 +167,8 @@ func (s *Snapshot) groupPlaced(g *Group) bool {
 	if !slices.ContainsFunc(g.overlay.reads, younger) {
 		return true
 	}
-	listed := func(r versionReads) bool { return r.listed > 0 }
-	return s.isDocumented(g) && slices.ContainsFunc(g.overlay.reads, listed)
+	isListed := func(r versionReads) bool { return r.listed > 0 }
+	return s.isDocumented(g) && slices.ContainsFunc(g.overlay.reads, isListed)
 }
 
 // groupCurrent reports whether every answer that rests on g is current: each version was read since the last reset,
@@ -177,7 +177,7 @@ func (s *Snapshot) groupCurrent(g *Group) bool {
 	if g.overlay == nil {
 		return g.complete && s.docSeq > s.resetSeq
 	}
-	order := s.orderRead(g)
+	order := s.orderSeq(g)
 	for i := range g.overlay.reads {
 		reads := &g.overlay.reads[i]
 		last := reads.answered
