@@ -47,7 +47,7 @@ func (e *Engine) ReadAll(ctx context.Context) Everything {
 	if !wasRead && found.Err == nil {
 		e.Reloader.NoteAllRead(began)
 	}
-	all.Snapshot = e.Reloader.Snapshot()
+	all.Snapshot = found.Snapshot // the present one may list a version since then that was not read
 	all.Failed = FailedVersions(all.Snapshot)
 	for _, waiting := range []map[schema.GroupVersion]error{found.Failed, e.Reloader.NotAnswering()} {
 		for gv, err := range waiting {
