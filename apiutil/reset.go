@@ -27,10 +27,9 @@ func (m *DynamicRESTMapper) Reset() { m.ResetWithContext(context.Background()) }
 func (m *DynamicRESTMapper) ResetWithContext(context.Context) { m.engine.Reloader.Reset() }
 
 // Refresh reads the server now: the discovery document and what differs from it, or, if groups are given, the paths of
-// these groups and their versions; "" is the core group. Every lookup after Refresh knows what it found. Without groups the error is nil
-// if the server could be read, even if single versions did not answer: Status has those.
-// With groups the error joins the errors of all failed reads. Refresh returns when it is
-// done or when ctx ends.
+// these groups and their versions; "" is the core group. Every lookup after Refresh knows what it found. Without
+// groups the error is nil if the server could be read, even if single versions did not answer: Status has those. With
+// groups the error joins the errors of all failed reads. Refresh returns when it is done or when ctx ends.
 func (m *DynamicRESTMapper) Refresh(ctx context.Context, groups ...string) error {
 	if len(groups) == 0 {
 		return m.engine.Reloader.Refresh(ctx)

@@ -5,8 +5,9 @@ package fresh
 import "slices"
 
 // state is what an instance is to its kind. A kind in a cache has the state of its current instance, which is the one
-// that reads and handlers use. To switch is to replace that instance, mostly because the REST path has changed. Then the
-// kind has a second instance for a while, which is filling. doc.go has the table of transitions, and next has it as code.
+// that reads and handlers use. To switch is to replace that instance, mostly because the REST path has changed. Then
+// the kind has a second instance for a while, which is filling. doc.go has the table of transitions, and next has it
+// as code.
 type state int32
 
 const (
@@ -18,13 +19,13 @@ const (
 	present
 
 	// outdated: the instance is the current one, and it is still read, but a read of the server has shown one of two
-	// things: the kind was removed, or it is served although the path of the instance has refused a request. If the kind
-	// is served, another instance takes the place of this one, even if that has the same path. If this instance lists
-	// its objects before, it is present again.
+	// things: the kind was removed, or it is served although the path of the instance has refused a request. If the
+	// kind is served, another instance takes the place of this one, even if that has the same path. If this instance
+	// lists its objects before, it is present again.
 	outdated
 
-	// absent: the instance is the current one, or about to be, of a kind that cache.Options.ByObject names, and that is not served or
-	// may not be listed. It has no objects and sends no requests, and a read returns the reason.
+	// absent: the instance is the current one, or about to be, of a kind that cache.Options.ByObject names, and that
+	// is not served or may not be listed. It has no objects and sends no requests, and a read returns the reason.
 	absent
 
 	// retired: another instance is the current one, the kind has left the cache, or the instance was never needed. It

@@ -258,8 +258,8 @@ type request struct {
 	onlyInContext bool
 }
 
-// emptyList removes what an answer has put into the list of a request, if it is for one. Decoding another answer into it
-// would keep fields that this does not have.
+// emptyList removes what an answer has put into the list of a request, if it is for one. Decoding another answer into
+// it would keep fields that this does not have.
 func (r request) emptyList() {
 	list, ok := r.obj.(client.ObjectList)
 	if !ok {

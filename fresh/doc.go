@@ -28,9 +28,9 @@
 // that.
 package fresh
 
-// How it works, for those who change it. // A client or a cache of controller-runtime's is right until its kind switches to another REST path. Then the next
-// request goes through a new client, and a new cache of that kind is filled before it takes the place of the old one.
-// Informers, handlers and indexes stay.
+// How it works, for those who change it. // A client or a cache of controller-runtime's is right until its kind
+// switches to another REST path. Then the next request goes through a new client, and a new cache of that kind is
+// filled before it takes the place of the old one. Informers, handlers and indexes stay.
 //
 // In a cache, each kind has a current instance, which is a cache of controller-runtime's for one mapping. While the
 // kind switches it has a second one. Each instance has one state (type state), which changes in one function

@@ -140,8 +140,8 @@ func (d *cachedDiscovery) Invalidate() {
 	d.given.Store(nil)
 }
 
-// A deferred mapper for which Fresh is false resets, reads again, and calls Fresh again: at once if it does not find the
-// kind in the new answers either. While replicas of the API server disagree, each read finds something else. So
+// A deferred mapper for which Fresh is false resets, reads again, and calls Fresh again: at once if it does not find
+// the kind in the new answers either. While replicas of the API server disagree, each read finds something else. So
 // answers that are younger than soonOutdated are called outdated only a few times, and once a minute after that.
 const soonOutdated = 100 * time.Millisecond
 

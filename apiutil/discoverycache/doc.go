@@ -7,7 +7,8 @@
 //
 // You need not invalidate it. The cache is a view of what the mapper knows, so it is as fresh as lookups are, and an
 // outage is never an empty API. Its reads are reads of the mapper; besides those below, ServerResourcesForGroupVersion
-// reads a version that is not known, and Fresh the discovery document. Its states, of which failing goes before the others:
+// reads a version that is not known, and Fresh the discovery document. Its states, of which failing goes before the
+// others:
 //
 //	state    when                                                 what a use of the cache does
 //	-----    ----                                                 ----------------------------

@@ -65,8 +65,8 @@ func newView(s *snapshot.Snapshot, failed map[schema.GroupVersion]error) *view {
 	return v
 }
 
-// unconfirmed returns v with an error beside the list of each version: err beside the first, and one that wraps it beside
-// the others. client-go joins the texts of all, of which there may be a thousand.
+// unconfirmed returns v with an error beside the list of each version: err beside the first, and one that wraps it
+// beside the others. client-go joins the texts of all, of which there may be a thousand.
 func (v *view) unconfirmed(err error) *view {
 	next := &view{snapshot: v.snapshot, groups: v.groups, lists: v.lists, failed: maps.Clone(v.failed), made: v.made}
 	beside := err

@@ -41,11 +41,11 @@ import (
 // is not used. So put all that may differ into the key, such as the UID and the resourceVersion of the object with the
 // credentials. Keys appear in logs, in errors and on the debug page: put no secret there.
 type Fleet struct {
-	// IdleTimeout is how long a mapper that is not engaged (see Engage) stays after it was last used, by For or by a lookup. Set it
-	// before the first use. Defaults to 10 minutes.
+	// IdleTimeout is how long a mapper that is not engaged (see Engage) stays after it was last used, by For or by a
+	// lookup. Set it before the first use. Defaults to 10 minutes.
 	IdleTimeout time.Duration
-	// MaxMappers is how many mappers stay that are not engaged (see Engage). The least recently used one is dropped first. Set it
-	// before the first use. Defaults to 1,000.
+	// MaxMappers is how many mappers stay that are not engaged (see Engage). The least recently used one is dropped
+	// first. Set it before the first use. Defaults to 1,000.
 	MaxMappers int
 
 	options apiutil.DynamicRESTMapperOptions

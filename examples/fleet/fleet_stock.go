@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// clusters is for controller-runtime as it is. There, a cluster whose cache has options for a kind that is not installed
-// cannot be created, so there are none. The source of the controller asks every ten seconds until the kind is installed,
-// and never notices that the kind was removed.
+// clusters is for controller-runtime as it is. There, a cluster whose cache has options for a kind that is not
+// installed cannot be created, so there are none. The source of the controller asks every ten seconds until the kind
+// is installed, and never notices that the kind was removed.
 type clusters struct{}
 
 func newClusters(options) clusters { return clusters{} }

@@ -98,8 +98,8 @@ func marked() labels.Selector {
 }
 
 // mirror watches the marked objects of a kind with its own cache and controller: they end
-// with ctx, and leave nothing behind. In the manager's cache, whose options cannot name the kind before it is found, the
-// watch of a kind that was removed would fail again and again until restart.
+// with ctx, and leave nothing behind. In the manager's cache, whose options cannot name the kind before it is found,
+// the watch of a kind that was removed would fail again and again until restart.
 func (s *source) mirror(ctx context.Context, gvk schema.GroupVersionKind, message string) error {
 	failing, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

@@ -122,8 +122,8 @@ func (w *watchdog) look(ctx context.Context) (due string) {
 }
 
 // repair drops the connections that are not in use, because the server at their end may be gone, and reads the server.
-// The mapper does so by itself, but later, and over the old connections. If it succeeds, the next look finds the cluster
-// healthy.
+// The mapper does so by itself, but later, and over the old connections. If it succeeds, the next look finds the
+// cluster healthy.
 func (w *watchdog) repair(ctx context.Context, name string) {
 	clusters, records := w.copies()
 	c, engaged := clusters[name]
@@ -153,8 +153,8 @@ func (w *watchdog) copies() (map[string]watched, map[string]record) {
 	return maps.Clone(w.clusters), maps.Clone(w.records)
 }
 
-// set replaces the records, and saves them if they have changed. Only Start's goroutine calls it, so the file is written
-// in order.
+// set replaces the records, and saves them if they have changed. Only Start's goroutine calls it, so the file is
+// written in order.
 func (w *watchdog) set(records map[string]record) {
 	w.mu.Lock()
 	changed := !maps.Equal(w.records, records)

@@ -20,7 +20,8 @@ import (
 )
 
 // Error is the error of a read of a discovery document. To the callers of this package it never means that an API is
-// absent (what answers 404 is returned without an error): neither meta.IsNoMatchError nor apierrors.IsNotFound is true of it.
+// absent (what answers 404 is returned without an error): neither meta.IsNoMatchError nor apierrors.IsNotFound is
+// true of it.
 type Error struct {
 	// Verb is what was tried: list or watch; empty for a read of a discovery document.
 	Verb string

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// maxObject bounds an event, and a list of one object: each is held in memory as a whole. etcd takes no object of more
-	// than 1.5 MiB.
+	// maxObject bounds an event, and a list of one object: each is held in memory as a whole. etcd takes no object of
+	// more than 1.5 MiB.
 	maxObject = 2 << 20
 	// maxResourceVersion bounds a resource version, which is all that is kept of an object.
 	maxResourceVersion = 256
 	// watchMargin is how much longer than asked a watch may last.
 	watchMargin = 30 * time.Second
-	// maxBytesPerSecond is how many bytes of events are read: a server that never stops sending must not keep a processor
-	// busy.
+	// maxBytesPerSecond is how many bytes of events are read: a server that never stops sending must not keep a
+	// processor busy.
 	maxBytesPerSecond = 4 << 20
 )
 
@@ -88,9 +88,9 @@ func (c *Client) currentResourceVersion(ctx context.Context, resource schema.Gro
 // open, and then changed whenever an object was created, changed or deleted.
 //
 // It returns when ctx ends, or after about timeout: a server that has not ended the watch by then does not answer any
-// more. The error is nil if the watch is over, however it ended. It is an *Error if there was no watch, or if the server
-// sent an error or something that is no event; then resourceVersion is empty afterwards, because events may have been
-// missed. It is also empty if the server no longer knew the resource version, which is no error.
+// more. The error is nil if the watch is over, however it ended. It is an *Error if there was no watch, or if the
+// server sent an error or something that is no event; then resourceVersion is empty afterwards, because events may
+// have been missed. It is also empty if the server no longer knew the resource version, which is no error.
 func (c *Client) Watch(
 	ctx context.Context, resource schema.GroupVersionResource, resourceVersion *string, timeout time.Duration,
 	opened, changed func(),

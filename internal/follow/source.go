@@ -22,8 +22,8 @@ const (
 
 // Source is what clients and caches ask a mapper of ours. No method is a lookup, or counts as a use of the mapper.
 type Source interface {
-	// Known returns the mapping of a kind as the mapper knows it now. It reads nothing. The error is NoMatch if the kind
-	// is known not to be served, and another one if that is not known.
+	// Known returns the mapping of a kind as the mapper knows it now. It reads nothing. The error is NoMatch if the
+	// kind is known not to be served, and another one if that is not known.
 	Known(schema.GroupVersionKind) (*meta.RESTMapping, error)
 
 	// KindsAt returns the kinds that are known to have a resource. It reads nothing.
@@ -31,12 +31,12 @@ type Source interface {
 
 	// Confirm reads the version of a kind live, and returns the mapping that a read shows which began after the call.
 	// The error is NoMatch if that read shows that the kind is not served, and another one if there was no such read.
-	// Callers share reads, whose number is bounded: four in a row, and then one in four seconds. Those that wait briefly
-	// and the others have bounds of their own.
+	// Callers share reads, whose number is bounded: four in a row, and then one in four seconds. Those that wait
+	// briefly and the others have bounds of their own.
 	Confirm(ctx context.Context, gvk schema.GroupVersionKind, wait Wait) (*meta.RESTMapping, error)
 
-	// Poll asks the server whether kinds that are not served are served now: by a live read of their version if they all
-	// have the same, otherwise by a refresh of the discovery document, for all of them. What it finds is known
+	// Poll asks the server whether kinds that are not served are served now: by a live read of their version if they
+	// all have the same, otherwise by a refresh of the discovery document, for all of them. What it finds is known
 	// afterwards. A question that was asked a moment ago, by whomever, is not asked again.
 	Poll(ctx context.Context, kinds []schema.GroupVersionKind) error
 

@@ -36,8 +36,8 @@ const (
 	// settle is the least time between the first event of a burst and the refresh. A CRD is served about 100 ms after
 	// its first event; a later event fires the trigger again.
 	settle = 200 * time.Millisecond
-	// spread is the most that is added to settle, at random, because one event reaches every replica of a program at the
-	// same moment.
+	// spread is the most that is added to settle, at random, because one event reaches every replica of a program at
+	// the same moment.
 	spread = 1100 * time.Millisecond
 	// spacing is the least time between the starts of two refreshes for which the trigger was fired.
 	spacing = time.Second

@@ -26,8 +26,8 @@ func watchedResources() []schema.GroupVersionResource {
 }
 
 const (
-	// minTimeout is the shortest time for which the server is asked to keep a watch open. The longest is twice that; the
-	// time is chosen at random. It bounds how long a dead connection remains unnoticed.
+	// minTimeout is the shortest time for which the server is asked to keep a watch open. The longest is twice that;
+	// the time is chosen at random. It bounds how long a dead connection remains unnoticed.
 	minTimeout = 5 * time.Minute
 	// steadyAfter is how long a watch must have been open to count as working.
 	steadyAfter = 30 * time.Second

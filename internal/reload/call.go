@@ -59,8 +59,8 @@ const (
 // inFlight has the calls that are under way, like golang.org/x/sync/singleflight. It differs in one point: what a
 // lookup reads must not be older than the lookup. So a caller joins a call that began after a sequence number, or else
 // the next one, which is queued until the one under way has ended. Any number of callers at once make at most two
-// calls for a read, and each gets a result that is young enough. Nothing else orders calls: the snapshot merges what they find by
-// their sequence numbers.
+// calls for a read, and each gets a result that is young enough. Nothing else orders calls: the snapshot merges what
+// they find by their sequence numbers.
 type inFlight struct {
 	mu sync.Mutex // held for short work in memory only
 
@@ -78,8 +78,9 @@ const slowThreshold = 3 * time.Second
 // onlyNewCalls is greater than every sequence number: a caller that gives it as since joins no call that has begun.
 const onlyNewCalls = ^snapshot.Seq(0)
 
-// join returns the call under way that makes a read, if that call began after since. Otherwise it returns the next call,
-// which it starts or queues; fetch goes on from there. The caller waits for its end, or calls leave or cancel, once.
+// join returns the call under way that makes a read, if that call began after since. Otherwise it returns the next
+// call, which it starts or queues; fetch goes on from there. The caller waits for its end, or calls leave or cancel,
+// once.
 func (r *Reloader) join(read snapshot.Read, since snapshot.Seq) *call {
 	r.inFlight.mu.Lock()
 	defer r.inFlight.mu.Unlock()

@@ -46,8 +46,8 @@ const (
 	// waitIfResponsive: the caller has an old answer, and can do without. It waits for slowThreshold and until its
 	// deadline, and not at all for a path that is unresponsive. It does not come back.
 	waitIfResponsive
-	// waitIfAnsweredBefore is waitIfResponsive, and also does not wait for a version that is known to give no answer, however
-	// long ago that was found.
+	// waitIfAnsweredBefore is waitIfResponsive, and also does not wait for a version that is known to give no answer,
+	// however long ago that was found.
 	waitIfAnsweredBefore
 )
 

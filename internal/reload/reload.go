@@ -4,8 +4,9 @@
 //
 // Snapshot returns what is known with one atomic load. If that is not enough, Lookup makes the reads that it still
 // needs. Each is a call, one read of the server for all callers that need the same. A caller joins a call only
-// if the call began after the caller's lookup, so what it reads is never older than that. Each call has the sequence number that it took when it
-// began. The snapshot merges by these, so nothing else orders calls. No lock is held while one runs.
+// if the call began after the caller's lookup, so what it reads is never older than that. Each call has the sequence
+// number that it took when it began. The snapshot merges by these, so nothing else orders calls. No lock is held
+// while one runs.
 //
 // The files, from a caller that needs a read to what comes of it:
 //

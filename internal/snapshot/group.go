@@ -29,9 +29,9 @@ func (v *Version) onlyListed() bool { return v.Table == nil && v.Err == nil }
 
 // versionReads says as of which reads a version is known. readsOf returns that for each version of a snapshot.
 type versionReads struct {
-	// answered is the read that has found what the version serves, or that it was removed: of the version's own path, or
-	// of a document that says what it serves, or that it cannot be read. It is 0 if nothing is known but the name, or a
-	// failure of its own path.
+	// answered is the read that has found what the version serves, or that it was removed: of the version's own path,
+	// or of a document that says what it serves, or that it cannot be read. It is 0 if nothing is known but the name,
+	// or a failure of its own path.
 	answered Seq
 	// tried is the last read of the version's own path, however that ended, and 0 if there was none. A document with
 	// news ends a failure: then tried is 0, too. Invariant: what the path has found has answered <= tried.
