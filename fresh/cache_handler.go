@@ -22,7 +22,7 @@ import (
 // It keeps the objects that were delivered to the program's handler. An object that is among them is delivered as an
 // update or a deletion, and any other one as an add. So the program never gets an update of an object that it does
 // not know, nor two adds of one object, whichever instance an event comes from, and whatever that instance has not
-// delivered yet.
+// delivered yet. At a switch it gets an update of every object that both instances have.
 type handler struct {
 	toolscache.ResourceEventHandlerRegistration // the first one, for methods that we do not know
 
@@ -42,11 +42,14 @@ type handler struct {
 	delivered *deliveredObjects
 }
 
-// handlerState says whether a handler gets events.
+// handlerState is whether a handler gets events.
 //
 //	attached  -> switching  the kind has switched to another instance
 //	switching -> attached   a goroutine registers the handler with the current instance
-//	any       -> removed    RemoveEventHandler was called, or the registration has failed
+//	any       -> removed    RemoveEventHandler was called, or the first registration has failed
+//
+// A handler whose registration with a later instance fails stays attached to the old one, which is logged, and tries
+// again when the kind next switches.
 type handlerState = int32
 
 const (
@@ -61,7 +64,7 @@ const (
 	handlerRemoved
 )
 
-// clientReads says whether a client of controller-runtime's uses a handler to read its own writes.
+// clientReads is whether a client of controller-runtime's uses a handler to read its own writes.
 type clientReads = int32
 
 const (
@@ -105,7 +108,7 @@ func (h *handler) attach() error {
 		}
 		next.in.addRegistration(h, next.HasSynced)
 		d.stores = next.in.storesOf(h.i.representation)
-		h.attachment.Store(&next)
+		h.attachment.Store(&next) // from now on the delivery of the instance before drops its events
 		d.deliverDeletions()
 		if before == nil {
 			continue

@@ -63,7 +63,9 @@ func (i *informer) switchTo(ctx context.Context, next *instance) {
 		}
 		go func() {
 			if err := h.attach(); err != nil {
-				log.Log.WithName("fresh").Error(err, "A handler could not be added to the new informer of its kind, and receives no more events", "kind", i.k.gvk.String())
+				log.Log.WithName("fresh").
+					Error(err, "A handler could not be added to the new informer of its kind, and receives no more events",
+						"kind", i.k.gvk.String())
 			}
 		}()
 	}

@@ -120,7 +120,9 @@ func (i *instance) start(ctx context.Context) {
 	i.ctx, i.cancel = context.WithCancel(ctx)
 	i.k.c.run(func() {
 		if err := i.Start(i.ctx); err != nil && !errors.Is(err, context.Canceled) {
-			log.Log.WithName("fresh").Error(err, "The cache of a kind has stopped, and its content is not updated any more", "kind", i.k.gvk.String())
+			log.Log.WithName("fresh").
+				Error(err, "The cache of a kind has stopped, and its content is not updated any more",
+					"kind", i.k.gvk.String())
 		}
 		if i.is(retired) { // a program that has one of its informers still refers to the store
 			for _, lw := range i.listWatches() {

@@ -38,7 +38,7 @@ type validatingListWatch struct {
 	confirmation atomic.Pointer[confirmation] // nil if there was none
 }
 
-// confirmation says that the mapper has confirmed a mapping although an object does not fit its scope.
+// confirmation is that the mapper has confirmed a mapping although an object does not fit its scope.
 type confirmation struct {
 	at         time.Time
 	generation uint64 // of the mapper, at that time

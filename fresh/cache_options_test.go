@@ -108,14 +108,14 @@ func TestNamespaceThatCannotBeListed(t *testing.T) {
 		h.expect(t, "at first", "ns/n other/n")
 		heal := s.SetFault(fakeapi.Objects("other"), fakeapi.Text(403, "refused"))
 		s.changeScope(t, m, ofCluster)
-		h.expect(t, "cluster-wide", "n")
+		h.expect(t, "cluster-scoped", "n")
 		late := s.SetFault(fakeapi.Objects("ns"), fakeapi.Late(5*time.Second))
 		s.changeScope(t, m, inNamespaces)
 		if time.Sleep(3 * time.Second); !has(c, "") {
 			t.Error("the cache has switched before the list of a namespace has come")
 		}
 		late()
-		h.expect(t, "back, but for the other namespace", "ns/n")
+		h.expect(t, "back, except for the other namespace", "ns/n")
 		heal()
 		h.expect(t, "in the end", "ns/n other/n")
 		heal = s.SetFault(fakeapi.Objects("ns"), fakeapi.Text(403, "refused"))

@@ -324,7 +324,7 @@ func TestEmptyListTakesNoPlace(t *testing.T) {
 		s.changeScope(t, m, inNamespaces)
 		time.Sleep(10 * time.Second)
 		if log := h.takeLog(); strings.Contains(strings.Join(log, ""), "delete") {
-			t.Errorf("the handler was told %q, want no deletes: the objects were there all along but for 150 ms", log)
+			t.Errorf("the handler was told %q, want no deletes: the objects were there all along except for 150 ms", log)
 		}
 	})
 }
@@ -343,7 +343,7 @@ func TestKindThatFlaps(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		s.changeScope(t, m, ofCluster)
-		eventually(t, "the cluster-wide object", func() bool { return has(c, "") })
+		eventually(t, "the cluster-scoped object", func() bool { return has(c, "") })
 		lists := slices.DeleteFunc(s.TakeRequests(), func(r fakeapi.Request) bool { return r.Verb != "list" })
 		took := time.Since(began) + time.Second
 		if most := int(took/time.Second + took/(800*time.Millisecond)); len(lists) > most {

@@ -184,7 +184,7 @@ func TestWriteWhileTheScopeChanges(t *testing.T) {
 					_ = write(c, "ns", "n")
 				}
 				if sent := s.writesElsewhere(); len(sent) > 0 {
-					t.Errorf("%s %s while the mapper says cluster-wide from %s: sent %q", representation, what, when,
+					t.Errorf("%s %s while the mapper says cluster-scoped from %s: sent %q", representation, what, when,
 						sent)
 				}
 			}

@@ -110,7 +110,8 @@ func logWhatDoesNotFollow(mgr manager.Manager) {
 	}
 	if len(others) > 0 {
 		log.Log.WithName("fresh").Info("These parts of the manager do not recover after a CRD changes", "parts", others,
-			"hint", "leave them out of the options; a RESTMapper that wraps another one needs a method Unwrap() meta.RESTMapper")
+			"hint", "leave them out of the options; "+
+				"a RESTMapper that wraps another one needs a method Unwrap() meta.RESTMapper")
 	}
 }
 

@@ -27,8 +27,8 @@
 //
 // Two alerts that are worth having:
 //
-//	time() - controller_runtime_restmapper_last_success_timestamp_seconds > 3 * 600   # with a RefreshInterval of 10 minutes
-//	rate(controller_runtime_restmapper_misses_total{outcome="absent"}[5m]) > 1        # something polls for a kind that is not served
+//	time() - controller_runtime_restmapper_last_success_timestamp_seconds > 3 * 600   # RefreshInterval: 10 minutes
+//	rate(controller_runtime_restmapper_misses_total{outcome="absent"}[5m]) > 1        # something polls for an absent kind
 package restmappermetrics
 
 import (
@@ -135,7 +135,8 @@ func newRecorder() *Recorder {
 
 func (r *Recorder) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		r.requests, r.reloads, r.misses, r.followed, r.durations, r.generation, r.groups, r.kinds, r.lastSuccess, r.watching, r.waiting,
+		r.requests, r.reloads, r.misses, r.followed, r.durations, r.generation, r.groups, r.kinds,
+		r.lastSuccess, r.watching, r.waiting,
 	}
 }
 

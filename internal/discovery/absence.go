@@ -114,7 +114,9 @@ func parseStatus(body []byte) (status briefStatus, ok bool) {
 }
 
 // MayBeOfPeer reports whether another API server of the same cluster may serve versions of the group that this one does
-// not serve. From 1.36 on (KEP-4020) the document lists these, of built-in groups alone.
+// not serve. From 1.36 on (KEP-4020) the document lists these, of built-in groups alone. The name does not tell these
+// from CRDs of the community, such as those of gateway.networking.k8s.io: of such a group a version that was removed is
+// served until the document no longer lists it.
 func MayBeOfPeer(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }

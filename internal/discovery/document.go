@@ -161,10 +161,10 @@ type groupListAnswer struct {
 	hasAuditID bool
 	isProtobuf bool
 
-	// unprovenMatch: the server says that the list has not changed, and that proves nothing. Its ETag may be another
-	// one: then a gateway speaks of a document that it has. Or the credentials are others than those with which the
-	// list was read, because files and plugins bring new ones: a server may give documents of different content the
-	// same ETag.
+	// unprovenMatch reports whether the list is said not to have changed, and that proves nothing. Its ETag may be
+	// another one: then a gateway speaks of a document that it has. Or the credentials are others than those with
+	// which the list was read, because files and plugins bring new ones: a server may give documents of different
+	// content the same ETag.
 	unprovenMatch bool
 }
 

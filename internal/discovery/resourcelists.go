@@ -28,7 +28,10 @@ func resourceListsOf(data []byte) []*metav1.APIResourceList {
 	}
 	lists := make([]*metav1.APIResourceList, len(whole.Versions))
 	for i, v := range whole.Versions {
-		one := apidiscovery.APIGroupDiscovery{ObjectMeta: whole.ObjectMeta, Versions: []apidiscovery.APIVersionDiscovery{v}}
+		one := apidiscovery.APIGroupDiscovery{
+			ObjectMeta: whole.ObjectMeta,
+			Versions:   []apidiscovery.APIVersionDiscovery{v},
+		}
 		_, converted, _ := clientgo.SplitGroupsAndResources(apidiscovery.APIGroupDiscoveryList{
 			Items: []apidiscovery.APIGroupDiscovery{one},
 		})

@@ -44,7 +44,7 @@ func (e *Engine) Generation() uint64 {
 // Hint implements follow.Source.
 func (e *Engine) Hint(err error) string { return report.Hint(e.Reloader.Snapshot(), err) }
 
-// confirmTimeout is how long a caller waits briefly.
+// confirmTimeout is how long a caller with follow.WaitBriefly waits at most.
 const confirmTimeout = 2 * time.Second
 
 // Confirm implements follow.Source.
@@ -95,7 +95,8 @@ func (e *Engine) confirmUntilRead(ctx context.Context, gv schema.GroupVersion) (
 	}
 }
 
-// pollAge is how old the answer to Poll may be: a cache polls every 30 seconds, each at moments of its own.
+// pollAge is how old the answer to Poll may be. A cache polls every 30 seconds, each at times of its own: they share
+// answers, and no cache gets its own last answer again.
 const pollAge = 20 * time.Second
 
 // Poll implements follow.Source. The aggregated document has all kinds, and costs two requests without a body if
@@ -117,15 +118,21 @@ func (e *Engine) Poll(ctx context.Context, kinds []schema.GroupVersionKind) erro
 	return errors.Join(errs...)
 }
 
-// pollDocument refreshes, unless that was asked for a moment ago.
+// pollDocument refreshes, unless there is an answer of a poll that began less than pollAge ago.
 func (e *Engine) pollDocument(ctx context.Context) error {
-	_, err := e.Polls.Ask(ctx, e.Reloader.LastSeq(), pollAge, Question{}, func(ctx context.Context, _ snapshot.Seq) error {
-		return e.Reloader.Refresh(ctx)
-	})
+	_, err := e.Polls.Ask(
+		ctx,
+		e.Reloader.LastSeq(),
+		pollAge,
+		Question{},
+		func(ctx context.Context, _ snapshot.Seq) error {
+			return e.Reloader.Refresh(ctx)
+		},
+	)
 	return err
 }
 
-// PollVersion reads a version live, unless that was asked for less than age ago.
+// PollVersion reads a version live, unless there is an answer of a poll that began less than age ago.
 func (e *Engine) PollVersion(ctx context.Context, gv schema.GroupVersion, age time.Duration) error {
 	live := Question{GroupVersionKind: gv.WithKind(""), Live: true}
 	_, err := e.Polls.Ask(ctx, e.Reloader.LastSeq(), age, live, func(ctx context.Context, _ snapshot.Seq) error {

@@ -20,15 +20,16 @@ import (
 // it begins; nothing is kept of a version that is not served, so a hundred callers that wait for one would read it a
 // hundred times. Here a caller says how old an answer may be.
 //
-// What is asked at about the same time rests on reads that began after the same moment, the poll. So the discovery
-// document is read once for all questions of a poll. The zero value is ready to use.
+// What is asked at about the same time belongs to one poll, whose reads all began after the same moment. So the
+// discovery document is read once for all questions of a poll. An answer is as old as its poll. The zero value is
+// ready to use.
 type Polls struct {
 	mu      sync.Mutex // held for a moment only; guards the rest
 	latest  poll
 	answers map[Question]*Answer // the latest one to each question
 }
 
-// poll is a moment.
+// poll is the moment after which its reads began.
 type poll struct {
 	Began snapshot.Seq // the reads of its answers began later
 	At    time.Time    // zero: never
@@ -89,7 +90,8 @@ func (p *Polls) answer(now snapshot.Seq, age time.Duration, q Question) (a *Answ
 	return a, true
 }
 
-// forget forgets answers that are too old for everybody. mu is held.
+// forget forgets answers that are too old for everybody. Callers ask for what they wait for, so there are never many
+// more answers than callers. mu is held.
 func (p *Polls) forget() {
 	maps.DeleteFunc(p.answers, func(_ Question, a *Answer) bool { return time.Since(a.At) >= MaxPollPause })
 }

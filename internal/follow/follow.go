@@ -148,9 +148,13 @@ func (m *Mapper) NewMapping(ctx context.Context, used *meta.RESTMapping, reply R
 // "".
 func (m *Mapper) Refuses(used *meta.RESTMapping, namespace string) (why string) {
 	if namespace != "" && m.reachesClusterScoped(used) {
-		return fmt.Sprintf("%s is cluster-scoped now and was namespaced before, so there is no %s in namespace %q any more; "+
-			"nothing was sent, because the write would reach the cluster-scoped object",
-			used.Resource.GroupResource(), used.GroupVersionKind.Kind, namespace)
+		return fmt.Sprintf(
+			"%s is cluster-scoped now and was namespaced before, so there is no %s in namespace %q any more; "+
+				"nothing was sent, because the write would reach the cluster-scoped object",
+			used.Resource.GroupResource(),
+			used.GroupVersionKind.Kind,
+			namespace,
+		)
 	}
 	if m.reachesOtherKind(used) {
 		return fmt.Sprintf("%s is the resource of another kind than %s now, and nothing was sent",

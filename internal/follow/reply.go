@@ -17,11 +17,11 @@ import (
 type Reply int
 
 const (
-	// ReplyFits does not speak against the mapping.
+	// ReplyFits: nothing speaks against the mapping.
 	ReplyFits Reply = iota
-	// ReplyNotFound says that something was not found. Most likely it is the object, and not the path.
+	// ReplyNotFound: something was not found. Most likely it is the object, and not the path.
 	ReplyNotFound
-	// ReplyContradicts says that the mapping is wrong, or that the kind is not served any more. Nothing is served at
+	// ReplyContradicts: the mapping is wrong, or the kind is not served any more. Nothing is served at
 	// the path, client-go refused to send the request, or an object does not fit the scope.
 	ReplyContradicts
 )

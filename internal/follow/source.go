@@ -35,8 +35,8 @@ type Source interface {
 	// briefly and the others have bounds of their own.
 	Confirm(ctx context.Context, gvk schema.GroupVersionKind, wait Wait) (*meta.RESTMapping, error)
 
-	// Poll asks the server whether kinds that are not served are served now: by a live read of their version if they
-	// all have the same, otherwise by a refresh of the discovery document, for all of them. What it finds is known
+	// Poll asks the server whether kinds that are not served are served now: by a live read of each of their versions, or,
+	// if there are several and the discovery document has all resources, by one refresh of that. What it finds is known
 	// afterwards. A question that was asked a moment ago, by whomever, is not asked again.
 	Poll(ctx context.Context, kinds []schema.GroupVersionKind) error
 

@@ -19,8 +19,8 @@ import (
 //   - The server failed a moment ago. A kube-apiserver that starts answers 404 for its custom resources for up to
 //     100 ms, or longer on a busy machine: after it has read their definitions, which ends the 503, and before it
 //     has made their documents. So in a grace period after a failure a 404 alone is no absence.
-//   - The 404 has no Audit-Id, and the last document had none either, or is older than 30 seconds: a gateway that has lost
-//     its route may have sent the 404.
+//   - The 404 has no Audit-Id, and the last document had none either, or is older than 30 seconds: a gateway that has
+//     lost its route may have sent the 404.
 //   - The version is built in, and another API server of the cluster may serve it (KEP-4020).
 
 const (

@@ -97,8 +97,9 @@ func (d *draft) names() []string {
 	return names
 }
 
-// arrange puts the versions into the order of names, which was read at now, and adds those that are not known.
-func (d *draft) arrange(names []string, now Seq) {
+// arrange puts the versions into the order of names, which a read has found that began at a sequence number, and adds
+// those that are not known.
+func (d *draft) arrange(names []string, began Seq) {
 	for _, name := range names {
 		d.add(name)
 	}
@@ -107,33 +108,33 @@ func (d *draft) arrange(names []string, now Seq) {
 		v := *d.version(name)
 		v.listed = 0
 		if i < len(names) {
-			v.listed = now
+			v.listed = began
 		}
 		arranged = append(arranged, v)
 	}
 	d.versions = arranged
 }
 
-// takeDocument takes what a document says that was read at now. What was read later stays as it is, and so does what
-// the document does not have.
-func (d *draft) takeDocument(documented *Group, now Seq) {
+// takeDocument takes what a document says whose read began at a sequence number. What was read later stays as it is,
+// and so does what the document does not have.
+func (d *draft) takeDocument(documented *Group, began Seq) {
 	for i := range documented.versions {
 		news := &documented.versions[i]
-		d.add(news.Name).takeDocument(news, now)
+		d.add(news.Name).takeDocument(news, began)
 	}
-	if d.groupRead < now {
+	if d.groupRead < began {
 		d.preferred = documented.preferred
-		d.arrange(documented.names(), now)
+		d.arrange(documented.names(), began)
 	}
 }
 
-// takeDocument takes what a document says of the version that was read at now. A version that the document marks as
+// takeDocument takes what such a document says of the version. A version that the document marks as
 // stale, or only lists, keeps its table: that says nothing of what it serves.
-func (v *draftVersion) takeDocument(news *Version, now Seq) {
-	if news.Table != nil && v.answered < now {
-		v.Table, v.removed, v.answered = news.Table, false, now
+func (v *draftVersion) takeDocument(news *Version, began Seq) {
+	if news.Table != nil && v.answered < began {
+		v.Table, v.removed, v.answered = news.Table, false, began
 	}
-	if news.onlyListed() || v.removed || v.tried >= now {
+	if news.onlyListed() || v.removed || v.tried >= began {
 		return
 	}
 	if v.Err != nil {
@@ -141,24 +142,24 @@ func (v *draftVersion) takeDocument(news *Version, now Seq) {
 	}
 	v.Err = news.Err
 	if v.Table == nil {
-		v.answered = now
+		v.answered = began
 	}
 }
 
-// takeLive takes what the version's own path has answered to a read that began at now.
-func (v *draftVersion) takeLive(found VersionResult, now Seq) {
-	v.tried, v.Err = now, found.Err
+// takeLive takes what the version's own path has answered to a read that began at a sequence number.
+func (v *draftVersion) takeLive(found VersionResult, began Seq) {
+	v.tried, v.Err = began, found.Err
 	switch {
 	case found.Table != nil:
-		v.answered, v.removed = now, false
+		v.answered, v.removed = began, false
 		same := found.Table.sameAnswers(v.Table) && found.Table.sameResourceList(v.Table)
 		if !same { // whoever reads many versions compares each, again and again
 			v.Table = found.Table
 		}
 	case found.NotFound():
-		v.answered, v.removed = now, true
+		v.answered, v.removed = began, true
 		v.Table = nil
-		if v.listed < now {
+		if v.listed < began {
 			v.listed = 0 // if it is re-created, its old place is none
 		}
 	case v.removed:

@@ -64,7 +64,8 @@ func (r versionReads) lastTried() Seq {
 }
 
 // Group is one API group. It is immutable. Most groups are the document's own, and all mappers of the process share
-// them. What live reads have found is in an overlay, in a group of the snapshot's own.
+// them. If live reads have found something else or something more, the snapshot has a copy of its own with that, and
+// the copy has an overlay.
 type Group struct {
 	name      string
 	preferred string    // as the server says; may name a version that is not served
@@ -74,8 +75,8 @@ type Group struct {
 	overlay   *overlay  // nil: the group is the document's own
 }
 
-// overlay is what a snapshot knows of a group beside the resources that lookups find. What the document says of the
-// group is in the snapshot's document alone.
+// overlay says on which reads a snapshot's own copy of a group rests. What the document says of the group is in the
+// snapshot's document alone.
 type overlay struct {
 	used      *atomic.Bool   // a lookup was answered from the group since somebody asked for that; all copies share it
 	groupRead Seq            // the last read of group discovery; or the last document that had the group, if no longer
@@ -238,9 +239,9 @@ func (g *Group) groupRead() Seq {
 	return g.overlay.groupRead
 }
 
-// confirmedBy reports whether the document that was read at now has all that is known of g: no live read is younger.
-// documented is what the document has of the group, or nil.
-func (g *Group) confirmedBy(documented *Group, now Seq) bool {
+// confirmedBy reports whether the document whose read began at a sequence number has all that is known of g: no live
+// read is younger. documented is what the document has of the group, or nil.
+func (g *Group) confirmedBy(documented *Group, began Seq) bool {
 	if documented == nil || !g.sameAsDocument(documented) {
 		return false
 	}
@@ -248,7 +249,7 @@ func (g *Group) confirmedBy(documented *Group, now Seq) bool {
 	for i := range g.versions {
 		last = max(last, g.overlayReads(i).tried)
 	}
-	return last < now
+	return last < began
 }
 
 // served lists the positions of the versions that were not found removed: in server order, or the best one first. g

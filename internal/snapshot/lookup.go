@@ -55,7 +55,10 @@ func (s *Snapshot) RESTMapping(gk schema.GroupKind, versions []string) (m *meta.
 
 // RESTMappings answers meta.RESTMapper.RESTMappings: in server order, in all versions if none
 // is specified.
-func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (all []*meta.RESTMapping, current bool, err error) {
+func (s *Snapshot) RESTMappings(
+	gk schema.GroupKind,
+	versions []string,
+) (all []*meta.RESTMapping, current bool, err error) {
 	q := &Query{Group: gk.Group, Name: gk.Kind, Versions: specifiedVersions(versions), All: true}
 	var missing missingReads
 	found := s.find(make([]match, 0, 4), q, &missing)
@@ -120,7 +123,9 @@ func (s *Snapshot) ResourceFor(
 }
 
 // KindsFor answers meta.RESTMapper.KindsFor.
-func (s *Snapshot) KindsFor(query schema.GroupVersionResource) (kinds []schema.GroupVersionKind, current bool, err error) {
+func (s *Snapshot) KindsFor(
+	query schema.GroupVersionResource,
+) (kinds []schema.GroupVersionKind, current bool, err error) {
 	return allOf(s, query, match.gvk)
 }
 

@@ -4,28 +4,32 @@ package snapshot
 
 import "slices"
 
-// How a read changes what is known (R1, R2, R4). Only the 404 of a version's own path removes the
-// version. Of two reads the one that began later counts. A document that repeats what it had of a
-// group is no news of the group: it confirms what came from the document, and changes nothing else.
-// The first document after a reset is news of every group.
+// How a read changes what is known:
+//
+//   - Only the 404 of a version's own path marks the version as removed (R1). Documents and group discovery add
+//     versions, update them and put them in order.
+//   - Of two reads the one that began later counts (R2), unless it is a document that only repeats what it had of a group:
+//     that is no news of the group. It confirms what came from the document, and changes nothing else. Groups of which a
+//     document says the same as the one before are the same *Group (Document.Successor), so news is another pointer.
+//   - The first document after a reset is news of every group (R4).
 
-// WithDocument records a read of the document that began at now and found doc.
-func (s *Snapshot) WithDocument(doc *Document, now Seq) *Snapshot {
-	if now <= s.docSeq {
+// WithDocument records a read of the document that began at a sequence number and found doc.
+func (s *Snapshot) WithDocument(doc *Document, began Seq) *Snapshot {
+	if began <= s.docSeq {
 		return s
 	}
 	firstSinceReset := s.docSeq <= s.resetSeq
 	next := *s
-	next.doc, next.docSeq = doc, now
+	next.doc, next.docSeq = doc, began
 	if firstSinceReset || doc != s.doc {
-		next.newsSeq = now
+		next.newsSeq = began
 	}
 	if doc == s.doc && !s.hasOverlays() {
 		return &next
 	}
 	next.groups = make([]*Group, 0, len(doc.groups))
 	for _, name := range mergeOrder(groupNames(s.groups), groupNames(doc.groups)) {
-		if g := s.withDocument(name, doc, firstSinceReset, now); g != nil {
+		if g := s.withDocument(name, doc, firstSinceReset, began); g != nil {
 			next.groups = append(next.groups, g)
 		}
 	}
@@ -60,9 +64,9 @@ func mergeOrder(old, names []string) []string {
 	return all
 }
 
-// withDocument returns a group after a read of the document that began at now and found doc, or nil if nothing is
-// known of it any more. The first document since a reset is news in any case.
-func (s *Snapshot) withDocument(name string, doc *Document, firstSinceReset bool, now Seq) *Group {
+// withDocument returns a group after a read of the document that began at a sequence number and found doc, or nil if
+// nothing is known of it any more. The first document since a reset is news in any case.
+func (s *Snapshot) withDocument(name string, doc *Document, firstSinceReset bool, began Seq) *Group {
 	g := s.Group(name)
 	before, documented := s.documented(name), doc.Group(name)
 	if g == nil || g == documented {
@@ -75,70 +79,70 @@ func (s *Snapshot) withDocument(name string, doc *Document, firstSinceReset bool
 	}
 	isNews := firstSinceReset || documented != before
 	if documented != nil && isNews {
-		d.takeDocument(documented, now)
+		d.takeDocument(documented, began)
 	}
 	d.versions = slices.DeleteFunc(d.versions, func(v draftVersion) bool {
 		return !v.mayBeServed() && documented.indexOf(v.Name) < 0
 	})
 	next := d.group(documented)
-	if doc.aggregated && next.confirmedBy(documented, now) {
+	if doc.aggregated && next.confirmedBy(documented, began) {
 		return documented // which is enough, and all mappers share it
 	}
 	return next
 }
 
-// WithGroup records a read of group discovery that began at now, when the snapshot was from. versions is empty if
-// the server answered that there is no such group. The first row that applies counts:
+// WithGroup records a read of group discovery that began at a sequence number, when the snapshot was from. versions
+// is empty if the server answered that there is no such group. The first row that applies counts:
 //
 //	the group is not known, and has no versions          nothing is kept
 //	group discovery was read by a later read             nothing changes
 //	a document that began later has news of the group    nothing changes
 //	there are no versions                                only that group discovery was read is noted
 //	otherwise                                            versions are added and put in order, and none is removed
-func (s *Snapshot) WithGroup(group string, versions []string, preferred string, now Seq, from *Snapshot) *Snapshot {
+func (s *Snapshot) WithGroup(group string, versions []string, preferred string, began Seq, from *Snapshot) *Snapshot {
 	g := s.Group(group)
 	if g == nil && len(versions) == 0 {
 		return s
 	}
-	if g.groupRead() >= now {
+	if g.groupRead() >= began {
 		return s
 	}
-	if s.newsSince(group, from, now) {
+	if s.newsSince(group, from, began) {
 		return s
 	}
 	d := s.draft(group)
-	d.groupRead = now
+	d.groupRead = began
 	if len(versions) > 0 {
 		d.preferred = preferred
-		d.arrange(versions, now)
+		d.arrange(versions, began)
 	}
 	return s.with(d)
 }
 
-// WithVersion records a live read of a version that began at now, when the snapshot was from. The first row that
-// applies counts:
+// WithVersion records a live read of a version that began at a sequence number, when the snapshot was from. The first
+// row that applies counts:
 //
 //	the version is not known, and no resources were found               nothing is kept: nobody has seen it served
 //	the version was tried by a later read                               nothing changes
 //	a document that began later has news of it, and its resources       nothing changes
 //	otherwise                                                           what the read has found replaces what is known
-func (s *Snapshot) WithVersion(group, version string, found VersionResult, now Seq, from *Snapshot) *Snapshot {
+func (s *Snapshot) WithVersion(group, version string, found VersionResult, began Seq, from *Snapshot) *Snapshot {
 	g, documented := s.Group(group), s.documented(group)
 	if found.Table == nil && g.indexOf(version) < 0 {
 		return s
 	}
-	if s.lastLiveRead(g, version) >= now {
+	if s.lastLiveRead(g, version) >= began {
 		return s
 	}
 	table := documented.table(version)
-	listedLater := documented.indexOf(version) >= 0 && s.newsSince(group, from, now)
+	listedLater := documented.indexOf(version) >= 0 && s.newsSince(group, from, began)
 	if listedLater && table != nil {
 		return s
 	}
 	d := s.draft(group)
 	v := d.add(version)
-	v.takeLive(found, now)
-	if listedLater && s.newsSeq > d.groupRead {
+	v.takeLive(found, began)
+	if listedLater && s.newsSeq > d.groupRead { // the document listed it, and is younger than group discovery
 		v.listed = s.newsSeq
 	}
 	if v.Table.mayShare(table) {
@@ -147,20 +151,20 @@ func (s *Snapshot) WithVersion(group, version string, found VersionResult, now S
 	return s.with(d)
 }
 
-// newsSince reports whether a document that began after now has news of the group since the snapshot from. The first
-// document after a reset is news of every group.
-func (s *Snapshot) newsSince(group string, from *Snapshot, now Seq) bool {
-	if s.newsSeq <= now {
+// newsSince reports whether a document that began later than a sequence number has news of the group since the
+// snapshot from. The first document after a reset is news of every group.
+func (s *Snapshot) newsSince(group string, from *Snapshot, began Seq) bool {
+	if s.newsSeq <= began {
 		return false
 	}
 	firstSinceReset := from.docSeq <= s.resetSeq && from.docSeq < s.docSeq
 	return firstSinceReset || s.documented(group) != from.documented(group)
 }
 
-// Reset makes everything count as unread that was read before now.
-func (s *Snapshot) Reset(now Seq) *Snapshot {
+// Reset makes everything count as unread that was read before a sequence number.
+func (s *Snapshot) Reset(began Seq) *Snapshot {
 	next := *s
-	next.resetSeq = max(now, s.resetSeq)
+	next.resetSeq = max(began, s.resetSeq)
 	return &next
 }
 

@@ -50,8 +50,8 @@ func (s *Snapshot) Generation() uint64 { return s.generation }
 // HasDocument reports whether the document was ever read.
 func (s *Snapshot) HasDocument() bool { return s.docSeq > 0 }
 
-// HasDocumentSince reports whether the document was read by a read that began after now.
-func (s *Snapshot) HasDocumentSince(now Seq) bool { return s.docSeq > now }
+// HasDocumentSince reports whether a read of the document has ended that began after a sequence number.
+func (s *Snapshot) HasDocumentSince(seq Seq) bool { return s.docSeq > seq }
 
 // Document returns the last document, or nil if it was never read. It is the same one as
 // long as the server sends the same, also of what lookups do not need.

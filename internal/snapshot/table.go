@@ -58,7 +58,8 @@ func (v Verbs) With(verb string) Verbs {
 // Names lists the verbs of v, sorted. The slice is the caller's.
 func (v Verbs) Names() []string {
 	var names []string
-	for _, verb := range []string{"create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"} {
+	all := []string{"create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"}
+	for _, verb := range all {
 		if v.With(verb) == v {
 			names = append(names, verb)
 		}
