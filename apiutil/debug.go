@@ -54,8 +54,8 @@ type debugPage struct {
 	Started         bool                        `json:"started"`
 	Waiting         map[string]string           `json:"waiting,omitempty"` // kinds that caches wait for, and why
 	Log             map[string][]map[string]any `json:"log"`               // by message, the latest line first
-	Kinds           []debugKind                 `json:"kinds,omitempty"`   // in server order; only in JSON: there may be many
-	Unread          []string                    `json:"unread,omitempty"`  // versions whose kinds are not known; likewise
+	Kinds           []debugKind                 `json:"kinds,omitempty"`   // in server order; in JSON only
+	Unread          []string                    `json:"unread,omitempty"`  // versions with unknown kinds; in JSON only
 }
 
 type debugKind struct {

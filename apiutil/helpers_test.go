@@ -22,7 +22,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// bothModes are the ways in which a server speaks: the aggregated document, or one that only lists what there is.
+// bothModes are how a server speaks: the aggregated document, or one that only lists what there is.
 var bothModes = map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()}
 
 // eachMode runs test twice for each of the modes: with a 404 that is text, and with that of

@@ -309,7 +309,7 @@ func (c caller) mapper(server *fakeapi.Server) *apiutil.DynamicRESTMapper {
 	return must(apiutil.NewDynamicRESTMapperWithOptions(cfg, client, apiutil.DynamicRESTMapperOptions{}))
 }
 
-// callers are the ways in which credentials get into requests.
+// callers are how credentials get into requests.
 func callers(t *testing.T) map[string]caller {
 	const token, user, password = "eyJhbGciOiJSUzI1NiJ9.of-a-file.signature", "sent-user", `sent"pass\word`
 	basic := []string{user, base64.StdEncoding.EncodeToString([]byte(user + ":" + password)), `pass\word`, `pass\\word`}

@@ -47,12 +47,12 @@ not_run() {
 		upstream's tests in the fork of the oldest line: the newest has them here (hack/test.sh -nightly)
 		most tests of clients and caches that follow, in the forked tree and with the oldest controller-runtime of fresh: they ran with the newest (hack/test.sh -nightly)
 		short runs of chaos, gateway, replicas, soak and hostile: what they are made of is tested here (hack/test.sh -nightly)
-		the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again (hack/test.sh -nightly)
-		both ways in with the lines between the oldest and the newest, and with the oldest Go, which also vets the root module (.github/workflows/nightly.yml)
+		the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-scoped, and then namespaced again (hack/test.sh -nightly)
+		both installations with the lines between the oldest and the newest, and with the oldest Go, which also vets the root module (.github/workflows/nightly.yml)
 		each patch of the series for upstream by itself, kubebuilder's make targets, the release as a consumer's module (hack/test.sh -nightly)
 		the linter on nested modules, vet on forked trees (hack/test.sh -nightly)
 		fuzzing, other people's operators; the campaigns at length (hack/proof.sh); the benchmarks (hack/bench.sh)
-		all of upstream's tests on stock and fork of every line; its examples linked, which are only vetted here (hack/test.sh -matrix)
+		all upstream tests on stock and fork of every line; its examples linked, which are only vetted here (hack/test.sh -matrix)
 	END
 }
 

@@ -91,7 +91,7 @@ func newServer(forms fakeapi.Forms) *fakeapi.Server {
 	return server
 }
 
-// forms are the two ways in which a server speaks.
+// forms are how a server speaks.
 var forms = map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()}
 
 // inBubble runs test in virtual time, and checks that no goroutine remains.

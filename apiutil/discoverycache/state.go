@@ -111,7 +111,11 @@ func (d *cachedDiscovery) read() (v *view, outage error) {
 		attempt.pause = min(2*last.pause, maxPause)
 	}
 	timeout := d.engine.Options.RequestTimeout
-	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, discovery.NotAwaited(snapshot.Read{}, timeout))
+	ctx, cancel := context.WithTimeoutCause(
+		context.Background(),
+		timeout,
+		discovery.NotAwaited(snapshot.Read{}, timeout),
+	)
 	defer cancel()
 	all := d.engine.ReadAll(ctx)
 	v = newView(all.Snapshot, all.Failed)

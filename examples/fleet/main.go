@@ -57,8 +57,18 @@ func (o *options) addTo(flags *flag.FlagSet) {
 	o.AddTo(flags)
 	o.kind = schema.GroupVersionKind{Group: "fleet.example.com", Version: "v1", Kind: "Gadget"}
 	flags.Func("kind", "work on objects of this `KIND.VERSION.GROUP` (default Gadget.v1.fleet.example.com)", o.setKind)
-	flags.DurationVar(&o.interval, "interval", 10*time.Minute, "ask each cluster this often what it serves; changes are watched beside that")
-	flags.DurationVar(&o.unhealthyAfter, "unhealthy-after", 2*time.Minute, "a cluster that could not be read for so long is unhealthy")
+	flags.DurationVar(
+		&o.interval,
+		"interval",
+		10*time.Minute,
+		"ask each cluster this often what it serves; changes are watched beside that",
+	)
+	flags.DurationVar(
+		&o.unhealthyAfter,
+		"unhealthy-after",
+		2*time.Minute,
+		"a cluster that could not be read for so long is unhealthy",
+	)
 }
 
 func (o *options) setKind(kind string) error {
@@ -116,7 +126,13 @@ func (m *markers) Engage(ctx context.Context, name multicluster.ClusterName, cl 
 	if err != nil {
 		return err
 	}
-	err = marker.Watch(source.Kind(cl.GetCache(), metadataOf(m.kind), &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{}))
+	err = marker.Watch(
+		source.Kind(
+			cl.GetCache(),
+			metadataOf(m.kind),
+			&handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{},
+		),
+	)
 	if err != nil {
 		return err
 	}

@@ -27,8 +27,18 @@ type Clusters struct {
 // AddTo defines flags. The default namespace is the name of the program.
 func (c *Clusters) AddTo(flags *flag.FlagSet) {
 	c.Manager.AddTo(flags)
-	flags.StringVar(&c.secrets, "namespace", flags.Name(), "read Secrets with kubeconfigs in this namespace, and hold the leader lease there")
-	flags.StringVar(&c.healthAddress, "health-probe-bind-address", ":8081", "serve /readyz and /healthz at this address")
+	flags.StringVar(
+		&c.secrets,
+		"namespace",
+		flags.Name(),
+		"read Secrets with kubeconfigs in this namespace, and hold the leader lease there",
+	)
+	flags.StringVar(
+		&c.healthAddress,
+		"health-probe-bind-address",
+		":8081",
+		"serve /readyz and /healthz at this address",
+	)
 }
 
 // engagedAtOnce is how many clusters the provider creates at the same time. So one that does not answer does not
@@ -36,7 +46,12 @@ func (c *Clusters) AddTo(flags *flag.FlagSet) {
 const engagedAtOnce = 10
 
 // NewManager returns a manager whose clusters are created with the options.
-func (c *Clusters) NewManager(ctx context.Context, cfg *rest.Config, name string, options ...cluster.Option) (mcmanager.Manager, error) {
+func (c *Clusters) NewManager(
+	ctx context.Context,
+	cfg *rest.Config,
+	name string,
+	options ...cluster.Option,
+) (mcmanager.Manager, error) {
 	if c.secrets == "" {
 		return nil, errors.New("-namespace must not be empty")
 	}

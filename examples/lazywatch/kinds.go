@@ -74,7 +74,11 @@ func (p *patterns) Set(list string) error {
 		kind, _, _ := strings.Cut(name, ".")
 		begins := func(r rune) bool { return unicode.IsUpper(r) || r == '*' }
 		if !strings.ContainsFunc(kind, begins) || strings.ContainsAny(name, `?[]\/ `) {
-			return fmt.Errorf("%q is no kind, want KIND.GROUP or KIND.VERSION.GROUP such as ConfigMap, Deployment.v1.apps or *.example.com", name)
+			return fmt.Errorf(
+				"%q is no kind, want KIND.GROUP or KIND.VERSION.GROUP such as ConfigMap, Deployment.v1.apps "+
+					"or *.example.com",
+				name,
+			)
 		}
 		*p = append(*p, name)
 	}

@@ -85,6 +85,10 @@ func difference(before, now map[schema.GroupVersionKind]resource) []change {
 }
 
 // RunWhileServed runs run once: only the next scan tells that a kind has gone.
-func (s *scanner) RunWhileServed(ctx context.Context, run func(context.Context) error, _ ...schema.GroupVersionKind) error {
+func (s *scanner) RunWhileServed(
+	ctx context.Context,
+	run func(context.Context) error,
+	_ ...schema.GroupVersionKind,
+) error {
 	return run(ctx)
 }

@@ -19,7 +19,11 @@ import (
 // freshMapper is the RESTMapper of a controller-runtime with freshmapper inside.
 type freshMapper struct{ *apiutil.DynamicRESTMapper }
 
-func (m freshMapper) RunWhileServed(ctx context.Context, run func(context.Context) error, kinds ...schema.GroupVersionKind) error {
+func (m freshMapper) RunWhileServed(
+	ctx context.Context,
+	run func(context.Context) error,
+	kinds ...schema.GroupVersionKind,
+) error {
 	return served.RunWhile(ctx, m.DynamicRESTMapper, run, kinds...)
 }
 

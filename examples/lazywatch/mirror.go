@@ -72,7 +72,16 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	errs := []error{r.prune(ctx, req.NamespacedName, targets)}
 	for _, namespace := range targets {
 		if err := r.apply(ctx, object, namespace); err != nil {
-			r.events.Eventf(object, nil, corev1.EventTypeWarning, "MirrorFailed", "Mirror", "into namespace %s: %v", namespace, err)
+			r.events.Eventf(
+				object,
+				nil,
+				corev1.EventTypeWarning,
+				"MirrorFailed",
+				"Mirror",
+				"into namespace %s: %v",
+				namespace,
+				err,
+			)
 			errs = append(errs, fmt.Errorf("into namespace %s: %w", namespace, err))
 		}
 	}
@@ -91,8 +100,17 @@ func (r *reconciler) targets(source *unstructured.Unstructured) []string {
 	if len(targets) <= r.maxTargets {
 		return targets
 	}
-	r.events.Eventf(source, nil, corev1.EventTypeWarning, "TooManyTargets", "Mirror",
-		"%d namespaces are more than -max-targets=%d, left out: %s", len(targets), r.maxTargets, strings.Join(targets[r.maxTargets:], ", "))
+	r.events.Eventf(
+		source,
+		nil,
+		corev1.EventTypeWarning,
+		"TooManyTargets",
+		"Mirror",
+		"%d namespaces are more than -max-targets=%d, left out: %s",
+		len(targets),
+		r.maxTargets,
+		strings.Join(targets[r.maxTargets:], ", "),
+	)
 	return targets[:r.maxTargets]
 }
 
@@ -125,11 +143,17 @@ func (r *reconciler) apply(ctx context.Context, source *unstructured.Unstructure
 	case !isCopyOf(have, client.ObjectKeyFromObject(source)):
 		return errors.New("an object of that name is there, and is not a copy of this one")
 	}
-	return r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(copyOf(source, namespace)), fieldOwner, client.ForceOwnership)
+	return r.client.Apply(
+		ctx,
+		client.ApplyConfigurationFromUnstructured(copyOf(source, namespace)),
+		fieldOwner,
+		client.ForceOwnership,
+	)
 }
 
 func isCopyOf(o client.Object, source types.NamespacedName) bool {
-	return o.GetName() == source.Name && o.GetLabels()[markLabel] == markCopy && o.GetAnnotations()[ofAnnotation] == source.String()
+	return o.GetName() == source.Name && o.GetLabels()[markLabel] == markCopy &&
+		o.GetAnnotations()[ofAnnotation] == source.String()
 }
 
 // copyOf returns a copy of the source without its status and most of its metadata, which

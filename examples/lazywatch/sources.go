@@ -65,7 +65,11 @@ func (s *source) awaitUse(ctx context.Context, gvk schema.GroupVersionKind) erro
 }
 
 // one lists the metadata of one object.
-func (s *source) one(ctx context.Context, gvk schema.GroupVersionKind, opts ...client.ListOption) (*metav1.PartialObjectMetadataList, error) {
+func (s *source) one(
+	ctx context.Context,
+	gvk schema.GroupVersionKind,
+	opts ...client.ListOption,
+) (*metav1.PartialObjectMetadataList, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	return list, s.mgr.GetAPIReader().List(ctx, list, append(opts, client.Limit(1))...)
@@ -82,8 +86,12 @@ func (s *source) warning(ctx context.Context, gvk schema.GroupVersionKind) (stri
 	if objects <= int64(s.opts.manyObjects) {
 		return "", nil
 	}
-	warning := fmt.Sprintf("there are %d objects of this kind, more than -many-objects=%d, and the server reads all of them to list the marked ones",
-		objects, s.opts.manyObjects)
+	warning := fmt.Sprintf(
+		"there are %d objects of this kind, more than -many-objects=%d, "+
+			"and the server reads all of them to list the marked ones",
+		objects,
+		s.opts.manyObjects,
+	)
 	s.mgr.GetLogger().Info("about to watch: "+warning, "kind", gvk.GroupKind().String())
 	return "; " + warning, nil
 }
@@ -151,7 +159,8 @@ func (s *source) newCache(fail func(error)) (cache.Cache, error) {
 		DefaultTransform:     cache.TransformStripManagedFields(),
 		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) {
 			toolscache.DefaultWatchErrorHandler(ctx, r, err)
-			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsInternalError(err) {
+			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) ||
+				apierrors.IsInternalError(err) {
 				fail(err)
 			}
 		},
@@ -176,7 +185,9 @@ func (s *source) newController(gvk schema.GroupVersionKind, objects cache.Cache)
 	if err != nil {
 		return nil, err
 	}
-	return c, c.Watch(runtimesource.Kind[client.Object](objects, metadataOf(gvk), handler.EnqueueRequestsFromMapFunc(sourceOf)))
+	return c, c.Watch(
+		runtimesource.Kind[client.Object](objects, metadataOf(gvk), handler.EnqueueRequestsFromMapFunc(sourceOf)),
+	)
 }
 
 func metadataOf(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
@@ -309,7 +320,11 @@ func (s *sources) retry(ctx context.Context, name string, r resource) {
 			pause(ctx, backoff.Step())
 			continue
 		}
-		s.board.set(name, tripped, fmt.Sprintf("failed %d times in a row, tried again in %s: %v", failures, s.rest, err))
+		s.board.set(
+			name,
+			tripped,
+			fmt.Sprintf("failed %d times in a row, tried again in %s: %v", failures, s.rest, err),
+		)
 		pause(ctx, s.rest)
 	}
 }

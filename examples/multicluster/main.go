@@ -57,10 +57,25 @@ type options struct {
 
 func (o *options) addTo(flags *flag.FlagSet) {
 	o.AddTo(flags)
-	flags.StringVar(&o.Namespace, "namespace", "", "watch ClusterMeshes in this namespace, and hold the leader lease there (default all, and that of the pod)")
-	flags.StringVar(&o.peer, "peer", "Peer.mesh.example.com", "push objects of this `KIND.GROUP`, in the version that each tenant prefers")
+	flags.StringVar(
+		&o.Namespace,
+		"namespace",
+		"",
+		"watch ClusterMeshes in this namespace, and hold the leader lease there (default all, and that of the pod)",
+	)
+	flags.StringVar(
+		&o.peer,
+		"peer",
+		"Peer.mesh.example.com",
+		"push objects of this `KIND.GROUP`, in the version that each tenant prefers",
+	)
 	flags.DurationVar(&o.interval, "interval", time.Minute, "push into a tenant again after this time")
-	flags.DurationVar(&o.retry, "retry", 5*time.Second, "try a tenant that cannot have its Peer yet again after this time")
+	flags.DurationVar(
+		&o.retry,
+		"retry",
+		5*time.Second,
+		"try a tenant that cannot have its Peer yet again after this time",
+	)
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Second, "give up a call to a tenant after this time")
 	flags.IntVar(&o.workers, "workers", 50, "serve this many tenants at a time; more than may hang at once")
 }

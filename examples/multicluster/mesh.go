@@ -139,6 +139,11 @@ func (m *clusterMesh) complete() metav1.Condition {
 	}
 	return metav1.Condition{
 		Type: typeComplete, Status: metav1.ConditionFalse, Reason: reasonIncomplete,
-		Message: fmt.Sprintf("%d of %d tenants wait for their Peer: %s", len(waiting), len(m.Spec.Tenants), strings.Join(waiting, ", ")),
+		Message: fmt.Sprintf(
+			"%d of %d tenants wait for their Peer: %s",
+			len(waiting),
+			len(m.Spec.Tenants),
+			strings.Join(waiting, ", "),
+		),
 	}
 }

@@ -54,10 +54,25 @@ type options struct {
 func (o *options) addTo(flags *flag.FlagSet) {
 	o.AddTo(flags)
 	flags.StringVar(&o.file, "state", "selfheal.json", "keep the state of all clusters in this `file`")
-	flags.DurationVar(&o.interval, "interval", 30*time.Second, "read each cluster this often; a failed read is repeated sooner")
-	flags.DurationVar(&o.tolerate, "tolerate", time.Minute, "repair a cluster whose reads have failed for longer than this")
+	flags.DurationVar(
+		&o.interval,
+		"interval",
+		30*time.Second,
+		"read each cluster this often; a failed read is repeated sooner",
+	)
+	flags.DurationVar(
+		&o.tolerate,
+		"tolerate",
+		time.Minute,
+		"repair a cluster whose reads have failed for longer than this",
+	)
 	flags.DurationVar(&o.timeout, "repair-timeout", 10*time.Second, "a repair may take so long")
-	flags.DurationVar(&o.backoff, "backoff", 5*time.Second, "wait so long after the first repair that fails, and twice as long after each other")
+	flags.DurationVar(
+		&o.backoff,
+		"backoff",
+		5*time.Second,
+		"wait so long after the first repair that fails, and twice as long after each other",
+	)
 	flags.DurationVar(&o.backoffMax, "backoff-max", 5*time.Minute, "but never longer than this")
 }
 
@@ -69,7 +84,12 @@ func runWatchdog(ctx context.Context, cfg *rest.Config, opts options) error {
 		Logger:          ctrl.Log.WithName("restmapper"),
 	})
 	watchdog := newWatchdog(mappers, opts, ctrl.Log.WithName("watchdog"))
-	mgr, err := opts.NewManager(ctx, cfg, "selfheal", func(o *cluster.Options) { o.MapperProvider = mappers.Provider("") })
+	mgr, err := opts.NewManager(
+		ctx,
+		cfg,
+		"selfheal",
+		func(o *cluster.Options) { o.MapperProvider = mappers.Provider("") },
+	)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,14 @@ func newWatchdog(mappers *fleet.Fleet, opts options, log logr.Logger) *watchdog 
 	if err != nil {
 		log.Error(err, "Nothing is known from before the program was started")
 	}
-	return &watchdog{mappers: mappers, opts: opts, log: log, begun: time.Now(), clusters: map[string]watched{}, records: records}
+	return &watchdog{
+		mappers:  mappers,
+		opts:     opts,
+		log:      log,
+		begun:    time.Now(),
+		clusters: map[string]watched{},
+		records:  records,
+	}
 }
 
 // Engage is called for each cluster that is added, with a context that ends when the cluster is removed. It sends no

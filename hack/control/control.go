@@ -206,12 +206,21 @@ func (p *Plane) joinPeers(s *Process) {
 	host, port, _ := net.SplitHostPort(s.Address)
 	certificate, key := p.path("peer.crt"), p.path("key")
 	s.host = "peer" + port
-	s.args = append(s.args,
-		"--tls-cert-file="+certificate, "--tls-private-key-file="+key, "--client-ca-file="+certificate,
-		"--proxy-client-cert-file="+certificate, "--proxy-client-key-file="+key,
-		"--requestheader-client-ca-file="+certificate, "--requestheader-allowed-names="+peerName, "--requestheader-username-headers=X-Remote-User",
-		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--peer-ca-file="+certificate, "--peer-advertise-ip="+host, "--peer-advertise-port="+port,
+	s.args = append(
+		s.args,
+		"--tls-cert-file="+certificate,
+		"--tls-private-key-file="+key,
+		"--client-ca-file="+certificate,
+		"--proxy-client-cert-file="+certificate,
+		"--proxy-client-key-file="+key,
+		"--requestheader-client-ca-file="+certificate,
+		"--requestheader-allowed-names="+peerName,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--peer-ca-file="+certificate,
+		"--peer-advertise-ip="+host,
+		"--peer-advertise-port="+port,
 	)
 }
 

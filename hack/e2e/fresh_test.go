@@ -124,8 +124,8 @@ func TestFreshManager(t *testing.T) {
 	}
 }
 
-// staysInItsNamespace writes what names a namespace while the kind is cluster-wide, at the first try and after one.
-// It does not touch the cluster-wide object. fresh has all sorts of writes, on a server in memory.
+// staysInItsNamespace writes what names a namespace while the kind is cluster-scoped, at the first try and after one.
+// It does not touch the cluster-scoped object. fresh has all sorts of writes, on a server in memory.
 func staysInItsNamespace(t *testing.T, c client.Client, name string) {
 	t.Helper()
 	object := func() *examplev1.Widget {
@@ -142,7 +142,7 @@ func staysInItsNamespace(t *testing.T, c client.Client, name string) {
 			"a client of a namespace": fresh.NewNamespacedClient(c, "default").Delete(t.Context(), object()),
 		} {
 			if !apierrors.IsNotFound(err) {
-				t.Errorf("%s in a namespace while the kind is cluster-wide: got %v, want a 404", what, err)
+				t.Errorf("%s in a namespace while the kind is cluster-scoped: got %v, want a 404", what, err)
 			}
 		}
 	}
@@ -150,7 +150,7 @@ func staysInItsNamespace(t *testing.T, c client.Client, name string) {
 	left.SetGroupVersionKind(examplev1.GroupVersion.WithKind("Widget"))
 	must(t, c.Get(t.Context(), client.ObjectKey{Name: name}, left))
 	if left.GetLabels()["written"] != "" || left.GetDeletionTimestamp() != nil {
-		t.Errorf("the cluster-wide object was written: %v", left)
+		t.Errorf("the cluster-scoped object was written: %v", left)
 	}
 }
 

@@ -141,9 +141,9 @@ func TestPlain(t *testing.T) {
 	server, _ := startServer(ctx, t)
 	for _, story := range []story{
 		{"S1", "a CRD is deleted and comes back as it was", true, moves([]Kind{widget, widget})},
-		{"S2-cluster", "a CRD comes back cluster-wide, and then as it was", false, moves([]Kind{widget, clusterWidget, widget})},
+		{"S2-cluster", "a CRD comes back cluster-scoped, and then as it was", false, moves([]Kind{widget, clusterWidget, widget})},
 		{"S2-namespace", "a CRD comes back namespaced, and then as it was", false, moves([]Kind{clusterWidget, widget, clusterWidget})},
-		{"S2-namespaces", "a CRD comes back cluster-wide, of an operator that watches two namespaces", false, moves([]Kind{widget, clusterWidget, widget}, in...)},
+		{"S2-namespaces", "a CRD comes back cluster-scoped, of an operator that watches two namespaces", false, moves([]Kind{widget, clusterWidget, widget}, in...)},
 		{"S2-cluster-namespaces", "the same, the other way round", false, moves([]Kind{clusterWidget, widget, clusterWidget}, in...)},
 		{"S3", "a CRD comes back with another plural", false, moves([]Kind{widget, gizmo})},
 		{"S4", "v2 takes over while v1 is served, v1 is dropped, and comes back", true, otherVersion},

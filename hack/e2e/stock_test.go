@@ -708,7 +708,7 @@ func apiServiceDownAtStart(s *stock) {
 	if _, err := mapper.RESTMapping(kind.groupKind(), "v1"); err == nil || meta.IsNoMatchError(err) {
 		s.Errorf("a lookup that names the version: %v; want an error that is no NoMatch", err)
 	}
-	s.noMatch(s.mapper(), kind, "v1") // but for a mapper's very first lookup
+	s.noMatch(s.mapper(), kind, "v1") // except for a mapper's very first lookup
 	mu.Lock()
 	down = false
 	mu.Unlock()

@@ -107,7 +107,7 @@ func TestWatch(t *testing.T) {
 	kind.Cluster = true
 	must(t, s.Install(ctx, kind))
 	if again := next(t, changes, apiutil.APIAdded); again.Mapping.Scope != meta.RESTScopeRoot {
-		t.Errorf("the CRD came back cluster-wide, and its kind is told with the scope %s", again.Mapping.Scope.Name())
+		t.Errorf("the CRD came back cluster-scoped, and its kind is told with the scope %s", again.Mapping.Scope.Name())
 	}
 	kind.Versions = []string{"v1", "v2"}
 	must(t, s.Install(ctx, kind))

@@ -77,15 +77,19 @@ func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
 	for name, to := range map[string]*string{"into": &o.into, "o": &o.out, "check": &o.check, "version": &o.version} {
 		flags.StringVar(to, name, "", "")
 	}
-	for name, to := range map[string]*bool{"V": &o.tool, "full": &o.full, "undo": &o.undo, "nobuild": &o.nobuild, "force": &o.force} {
+	switches := map[string]*bool{
+		"V": &o.tool, "full": &o.full, "undo": &o.undo, "nobuild": &o.nobuild, "force": &o.force,
+	}
+	for name, to := range switches {
 		flags.BoolVar(to, name, false, "")
 	}
 	if len(args) == 1 && strings.TrimLeft(args[0], "-") == "version" {
 		args = []string{"-V"} // what -version is in most commands
 	}
 	return cli.Command{
-		Flags: flags, Help: fmt.Sprintf(help, tree.Newest(), tree.Supported(), self()), Valid: func() error { return o.valid() },
-		Do: func(ctx context.Context) error { return do(ctx, o, ours, stdout) },
+		Flags: flags, Help: fmt.Sprintf(help, tree.Newest(), tree.Supported(), self()),
+		Valid: func() error { return o.valid() },
+		Do:    func(ctx context.Context) error { return do(ctx, o, ours, stdout) },
 	}.Run(args, stdout, stderr)
 }
 
@@ -97,7 +101,17 @@ func do(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
 		fmt.Fprintf(stdout, "fork %s, mapper %s, for controller-runtime %s\n", version(), digest, tree.Supported())
 		return err
 	case o.out != "":
-		return tree.Create(ctx, tree.Request{Dir: o.out, Version: cmp.Or(o.version, tree.Newest()), Ours: ours, Full: o.full, Force: o.force, Out: stdout})
+		return tree.Create(
+			ctx,
+			tree.Request{
+				Dir:     o.out,
+				Version: cmp.Or(o.version, tree.Newest()),
+				Ours:    ours,
+				Full:    o.full,
+				Force:   o.force,
+				Out:     stdout,
+			},
+		)
 	case o.check != "":
 		r.Dir = o.check
 		return consumer.Check(ctx, r)

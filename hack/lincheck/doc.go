@@ -81,7 +81,7 @@
 //
 // So an answer was true at one moment: what proves it is a read that was answered then, within the
 // lookup for NoMatch, since the last reset for what is found. Changes are made in one instant and
-// lookups change nothing: a history that passes is linearizable, but for the excuses above.
+// lookups change nothing: a history that passes is linearizable, except for the excuses above.
 //
 // # The checker itself
 //

@@ -398,7 +398,7 @@ func (f *follower) start(cfg *rest.Config) {
 }
 
 // move gives a server the kind with a scope, another plural than with the other, and one object of it.
-// A list of all namespaces has the path of a cluster-wide one: without another plural a cache need not move.
+// A list of all namespaces has the path of a cluster-scoped one: without another plural a cache need not move.
 func (f *follower) move(a *admin, cluster bool, name string) {
 	plural := map[bool]string{false: "things", true: "thingies"}
 	crd, o := newCRD(thing, cluster, thing.Version), newThing(cluster, name)

@@ -217,7 +217,7 @@ type hostile struct {
 
 // TestHostile puts heavy load on mappers while their server makes every fault that the
 // server in memory knows, in random order and in random places. Nothing may panic, no
-// answer may be wrong, no call may go on for ever, and the memory must stay within bounds.
+// answer may be wrong, no call may go on indefinitely, and the memory must stay within bounds.
 func TestHostile(t *testing.T) {
 	h := &hostile{load: load{
 		Campaign: report.Begin(t), steady: hostileSteady, churned: hostileChurned, never: hostileNever,

@@ -230,7 +230,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case f.turn.Add(1)%2 == 0:
 		http.Error(w, "default backend - 404", http.StatusNotFound)
 	default:
-		http.NotFound(w, req) // as a kube-apiserver, but for the Audit-Id
+		http.NotFound(w, req) // as a kube-apiserver, except for the Audit-Id
 	}
 }
 

@@ -44,7 +44,7 @@ sources give the same commits and tags from an empty folder, or from the same ea
   -lines L    which lines: one (v0.25) or a range (default %[1]s)
   -notes DIR  write the release notes and the SBOM (CycloneDX) of each new tag there
   -module M   where the repository will be, for the replace line (default %[2]s)
-  -author A   the author of the commits (default %[3]s); their date is that of upstream's release
+  -author A   the author of the commits (default %[3]s); their date is that of the upstream release
 `
 
 type options struct {

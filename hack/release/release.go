@@ -31,7 +31,7 @@ type edition struct {
 	tag      string
 	branch   string
 	from     string     // the ref that the branch continues, "" if the branch is new
-	time     time.Time  // of upstream's release
+	time     time.Time  // of the upstream release
 	upstream tree.Files // nil if the branch has it
 	files    tree.Files // the README has the release notes
 }
@@ -64,13 +64,29 @@ func release(ctx context.Context, o options) error {
 			continue
 		}
 		bill, err := o.bill(ctx, &e)
-		err = errors.Join(err, tree.Write(o.notes, e.tag+".md", e.files["README.md"]), tree.Write(o.notes, e.tag+".cdx.json", bill))
+		err = errors.Join(
+			err,
+			tree.Write(o.notes, e.tag+".md", e.files["README.md"]),
+			tree.Write(o.notes, e.tag+".cdx.json", bill),
+		)
 		if err != nil {
 			return fmt.Errorf("write the release notes of %s: %w", e.tag, err)
 		}
 	}
-	fmt.Fprintf(o.out, "\ndone: %s is ready; git -C %s push --atomic --follow-tags URL 'refs/heads/fresh-*' pushes it\n", o.repo, o.repo)
-	fmt.Fprintf(o.out, "then, in your program: go get %[1]s@%[2]s && go mod edit -replace=%[1]s=%[3]s@%[4]s && go mod tidy\n", tree.Module, newest.version, o.module, newest.tag)
+	fmt.Fprintf(
+		o.out,
+		"\ndone: %s is ready; git -C %s push --atomic --follow-tags URL 'refs/heads/fresh-*' pushes it\n",
+		o.repo,
+		o.repo,
+	)
+	fmt.Fprintf(
+		o.out,
+		"then, in your program: go get %[1]s@%[2]s && go mod edit -replace=%[1]s=%[3]s@%[4]s && go mod tidy\n",
+		tree.Module,
+		newest.version,
+		o.module,
+		newest.tag,
+	)
 	return nil
 }
 
@@ -135,7 +151,16 @@ func listing(files tree.Files) string {
 // released is when a version of controller-runtime was released.
 func released(ctx context.Context, version string) (time.Time, error) {
 	var info struct{ Time time.Time }
-	err := cli.Elsewhere(ctx, []byte("module freshmapper.invalid/list\n"), nil, &info, "list", "-m", "-json", tree.Module+"@"+version)
+	err := cli.Elsewhere(
+		ctx,
+		[]byte("module freshmapper.invalid/list\n"),
+		nil,
+		&info,
+		"list",
+		"-m",
+		"-json",
+		tree.Module+"@"+version,
+	)
 	if err == nil && info.Time.IsZero() {
 		err = fmt.Errorf("%s %s names no time of release", tree.Module, version)
 	}
@@ -149,11 +174,38 @@ func (o options) history(editions []edition, author *mail.Address) *tree.History
 	h := &tree.History{Author: author}
 	for _, e := range editions {
 		if e.upstream != nil {
-			h.Commit(e.branch, e.from, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
+			h.Commit(
+				e.branch,
+				e.from,
+				e.time,
+				fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version),
+				e.upstream,
+			)
 			e.from = ""
 		}
-		h.Commit(e.branch, e.from, e.time, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
-		h.Tag(e.tag, e.branch, e.time, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, o.module, e.tag))
+		h.Commit(
+			e.branch,
+			e.from,
+			e.time,
+			fmt.Sprintf(
+				"Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n",
+				e.version,
+				tree.Ours,
+			),
+			e.files,
+		)
+		h.Tag(
+			e.tag,
+			e.branch,
+			e.time,
+			fmt.Sprintf(
+				"controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n",
+				e.version,
+				tree.Module,
+				o.module,
+				e.tag,
+			),
+		)
 	}
 	return h
 }
@@ -164,7 +216,7 @@ func (o options) history(editions []edition, author *mail.Address) *tree.History
 var notes string
 
 // name gives an edition its tag, and the release notes as its README. It returns an error if
-// MATRIX.md has no results of upstream's tests for the version.
+// MATRIX.md has no results of upstream tests for the version.
 func (o options) name(e *edition, number int) error {
 	rows := matrixRows(o.matrix, e.version)
 	if rows == "" {
@@ -221,11 +273,18 @@ func openRepository(ctx context.Context, dir string) (refs, error) {
 	}
 	all := strings.Fields(listed)
 	if len(all) > 0 && !slices.ContainsFunc(all, ours.MatchString) {
-		return nil, fmt.Errorf("%s is a git repository of something else: it has no branch fresh-0.x; choose a new folder", dir)
+		return nil, fmt.Errorf(
+			"%s is a git repository of something else: it has no branch fresh-0.x; choose a new folder",
+			dir,
+		)
 	}
 	changes, err := cli.Git(ctx, dir, nil, nil, "status", "--porcelain")
 	if first, _, _ := strings.Cut(changes, "\n"); err == nil && first != "" {
-		err = fmt.Errorf("%s has changes that are not committed (%s): commit them elsewhere, or choose a new folder", dir, strings.TrimSpace(first))
+		err = fmt.Errorf(
+			"%s has changes that are not committed (%s): commit them elsewhere, or choose a new folder",
+			dir,
+			strings.TrimSpace(first),
+		)
 	}
 	return all, err
 }
@@ -257,15 +316,25 @@ func (r refs) base(branch string) string {
 func checkTip(ctx context.Context, dir, ref string) error {
 	_, err := cli.Git(ctx, dir, nil, nil, "describe", "--exact-match", "--match=v*-fresh.*", ref)
 	if err != nil {
-		err = fmt.Errorf("%s does not end with a tag of the fork (%w): fetch the tags, or move that commit to a branch of your own (git branch mine %[1]s; git checkout -B %[3]s TAG)",
-			ref, err, path.Base(ref))
+		err = fmt.Errorf(
+			"%s does not end with a tag of the fork (%w): fetch the tags, or move that commit "+
+				"to a branch of your own (git branch mine %[1]s; git checkout -B %[3]s TAG)",
+			ref,
+			err,
+			path.Base(ref),
+		)
 	}
 	return err
 }
 
 // component is a module, in the words of CycloneDX.
 func component(name, version string) map[string]string {
-	return map[string]string{"type": "library", "name": name, "version": version, "purl": "pkg:golang/" + name + "@" + version}
+	return map[string]string{
+		"type":    "library",
+		"name":    name,
+		"version": version,
+		"purl":    "pkg:golang/" + name + "@" + version,
+	}
 }
 
 // bill is the SBOM of an edition, as CycloneDX: upstream's release, whose advisories are those

@@ -96,7 +96,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// The first commit is upstream's tree, byte for byte; ours is on top: the notes as README, no automation of upstream's.
+// The first commit is upstream's tree, byte for byte; ours is on top: the notes as README, no upstream automation.
 func TestCommits(t *testing.T) {
 	o := request(t, filepath.Join(t.TempDir(), "fork"), "v0.25")
 	if said, want := made(t, o), "then, in your program: go get "+tree.Module+"@v0.25.2 && go mod edit -replace="+tree.Module+"="+home+"@v0.25.2-fresh.1 &&"; !strings.Contains(said, want) {
@@ -139,7 +139,7 @@ func TestCommits(t *testing.T) {
 // newer is another mapper than that of request.
 var newer = forktest.Edited("apiutil/fresh_test.go", "package apiutil_test\n")
 
-// Only a line whose newest tag holds something else, but for the tag's name, gets one more commit, the next tag and notes.
+// Only a line whose newest tag holds something else, except for the tag's name, gets one more commit, the next tag and notes.
 func TestOnlyWhatIsNew(t *testing.T) {
 	dir, o := published(t, "v0.25")
 	o.notes = filepath.Join(t.TempDir(), "notes")

@@ -124,7 +124,10 @@ type patchMail struct {
 // makeMails commits each patch to a scratch repository, which has nothing but the files that
 // they change, and lets git format the mails. Before each patch a commit restores the files.
 func makeMails(ctx context.Context, base string, author *mail.Address) ([]patchMail, error) {
-	epoch := cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), strconv.FormatInt(time.Now().Unix(), 10)) // with it the commits are the same each time
+	epoch := cmp.Or(
+		os.Getenv("SOURCE_DATE_EPOCH"),
+		strconv.FormatInt(time.Now().Unix(), 10),
+	) // with it the commits are the same each time
 	seconds, err := strconv.ParseInt(epoch, 10, 64)
 	if err != nil {
 		return nil, fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
@@ -193,7 +196,12 @@ func changed(ctx context.Context, base string) (tree.Files, error) {
 	for line := range slices.Chunk(strings.Fields(string(sums)), 2) {
 		sum, name := line[0], line[1]
 		if files[name] = upstream[name]; tree.Digest(files[name]) != sum {
-			return nil, fmt.Errorf("%s of controller-runtime %s is not that of %s: apply the patches to %[3]s, and rebase them with git", name, base, newest)
+			return nil, fmt.Errorf(
+				"%s of controller-runtime %s is not that of %s: apply the patches to %[3]s, and rebase them with git",
+				name,
+				base,
+				newest,
+			)
 		}
 	}
 	return files, nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ways tests both ways in, MapperProvider and the fork, with a
+// Package ways tests both installations, MapperProvider and the fork, with a
 // controller-runtime, the k8s.io that belongs to it, and the Go that is installed:
 //
 //	GOTOOLCHAIN=go1.24.13 go test ./hack/ways -v -timeout 1h -args -lines v0.21.0,v0.22.5

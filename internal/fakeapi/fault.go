@@ -281,18 +281,28 @@ func (blanks) Read(p []byte) (int, error) {
 // Status is an error of the API server itself: a metav1.Status. A positive
 // retryAfter is in seconds.
 func Status(code, retryAfter int) Fault {
-	return Audited(always(fmt.Sprintf("Status(%d)", code), func() (*http.Response, error) { return statusResponse(code, retryAfter) }))
+	return Audited(
+		always(
+			fmt.Sprintf("Status(%d)", code),
+			func() (*http.Response, error) { return statusResponse(code, retryAfter) },
+		),
+	)
 }
 
 // NotFound is the API server's own 404, for what it does not serve.
 func NotFound() Fault {
-	return Audited(Fault{name: "NotFound", respond: func(e exchange) (*http.Response, error) { return e.world.notFound() }})
+	return Audited(
+		Fault{name: "NotFound", respond: func(e exchange) (*http.Response, error) { return e.world.notFound() }},
+	)
 }
 
 // LostRoute is the 404 of a gateway that has no route to the server: that of net/http, so of
 // any Go program, and the text of a kube-apiserver's.
 func LostRoute() Fault {
-	return always("LostRoute", func() (*http.Response, error) { return textResponse(http.StatusNotFound, "404 page not found\n"), nil })
+	return always(
+		"LostRoute",
+		func() (*http.Response, error) { return textResponse(http.StatusNotFound, "404 page not found\n"), nil },
+	)
 }
 
 // LostService is the 404 of another API server, through whose proxy for services this one is
@@ -327,7 +337,10 @@ func page(name string, code int, title string) Fault {
 
 // Text is an answer in plain text, of a proxy before the server.
 func Text(code int, text string) Fault {
-	return always(fmt.Sprintf("Text(%d)", code), func() (*http.Response, error) { return textResponse(code, text), nil })
+	return always(
+		fmt.Sprintf("Text(%d)", code),
+		func() (*http.Response, error) { return textResponse(code, text), nil },
+	)
 }
 
 // Empty is an answer without a body and without a Content-Type.
@@ -393,7 +406,10 @@ func WrongKind() Fault {
 
 // WrongContentType is the true document, called text/plain.
 func WrongContentType() Fault {
-	return altered("WrongContentType", func(_ exchange, resp *http.Response) { resp.Header.Set("Content-Type", "text/plain") })
+	return altered(
+		"WrongContentType",
+		func(_ exchange, resp *http.Response) { resp.Header.Set("Content-Type", "text/plain") },
+	)
 }
 
 // LieETag is the true document with the given ETag, which is sent as it is: it includes

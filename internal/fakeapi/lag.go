@@ -145,7 +145,10 @@ func (b *Booting) answer(req *http.Request, w *world) (*http.Response, error) {
 	t, ok := parsePath(req.URL.Path)
 	switch {
 	case req.URL.Path == readyPath:
-		return textResponse(http.StatusInternalServerError, "[-]poststarthook/crd-informer-synced failed: reason withheld\nreadyz check failed\n"), nil
+		return textResponse(
+			http.StatusInternalServerError,
+			"[-]poststarthook/crd-informer-synced failed: reason withheld\nreadyz check failed\n",
+		), nil
 	case ok && t.root():
 		return w.without(b.Unknown).answer(req)
 	case ok && b.Absent && slices.Contains(b.Unknown, t.group):

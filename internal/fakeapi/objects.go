@@ -59,7 +59,10 @@ func (a address) verb(req *http.Request) string {
 	case req.Method == http.MethodDelete && a.name == "":
 		return "deletecollection"
 	}
-	return map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}[req.Method]
+	verbs := map[string]string{
+		http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
+	}
+	return verbs[req.Method]
 }
 
 // verbOf returns what a request wants of objects, or "" if it is for what is served.
@@ -80,7 +83,8 @@ func Discovery() func(*http.Request) bool {
 func Objects(namespace string, verbs ...string) func(*http.Request) bool {
 	return func(req *http.Request) bool {
 		a, ok := parseAddress(req.URL.Path)
-		return ok && (namespace == "" || namespace == a.namespace) && (len(verbs) == 0 || slices.Contains(verbs, a.verb(req)))
+		return ok && (namespace == "" || namespace == a.namespace) &&
+			(len(verbs) == 0 || slices.Contains(verbs, a.verb(req)))
 	}
 }
 
@@ -131,7 +135,10 @@ func (w *world) answerObjects(req *http.Request, a address) (*http.Response, err
 		resp.Body = body
 		return resp, err
 	case verb == "list", verb == "deletecollection":
-		list := metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []metav1.PartialObjectMetadata{}}
+		list := metav1.PartialObjectMetadataList{
+			ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+			Items:    []metav1.PartialObjectMetadata{},
+		}
 		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 		for _, o := range objects {
 			list.Items = append(list.Items, *o.of(gvk))
@@ -148,7 +155,14 @@ func (w *world) answerObjects(req *http.Request, a address) (*http.Response, err
 
 // of is the object as the server sends it.
 func (o Object) of(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
-	sent := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: types.UID(o.UID), ResourceVersion: "1"}}
+	sent := &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       o.Namespace,
+			Name:            o.Name,
+			UID:             types.UID(o.UID),
+			ResourceVersion: "1",
+		},
+	}
 	sent.SetGroupVersionKind(gvk)
 	return sent
 }
@@ -178,7 +192,12 @@ type watch struct {
 const unread = 100
 
 // newWatch makes a watch that begins with events of the initial objects, the last of which is a bookmark.
-func newWatch(ctx context.Context, a address, gvk schema.GroupVersionKind, initial []*metav1.PartialObjectMetadata) (*watch, error) {
+func newWatch(
+	ctx context.Context,
+	a address,
+	gvk schema.GroupVersionKind,
+	initial []*metav1.PartialObjectMetadata,
+) (*watch, error) {
 	w := &watch{address: a, gvk: gvk, events: make(chan []byte, unread+len(initial))}
 	for i, object := range initial {
 		event := "ADDED"

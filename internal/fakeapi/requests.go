@@ -103,7 +103,8 @@ func (s *Server) complete(r *record, resp *http.Response) {
 		return
 	}
 	r.request.Form = strconv.Itoa(resp.StatusCode)
-	if f, ok := parseForm(resp.Header.Get("Content-Type")); ok && resp.StatusCode == http.StatusOK && r.request.Verb == "" {
+	if f, ok := parseForm(resp.Header.Get("Content-Type")); ok && resp.StatusCode == http.StatusOK &&
+		r.request.Verb == "" {
 		r.request.Form = f.String()
 	}
 }

@@ -140,7 +140,9 @@ func textResponse(code int, text string) *http.Response {
 // statusResponse returns an error as the API machinery writes it. A positive
 // retryAfter is in seconds.
 func statusResponse(code, retryAfter int) (*http.Response, error) {
-	resp, err := errorResponse(apierrors.NewGenericServerResponse(code, "get", schema.GroupResource{}, "", "", retryAfter, false))
+	resp, err := errorResponse(
+		apierrors.NewGenericServerResponse(code, "get", schema.GroupResource{}, "", "", retryAfter, false),
+	)
 	if err == nil && retryAfter > 0 {
 		resp.Header.Set("Retry-After", strconv.Itoa(retryAfter))
 	}

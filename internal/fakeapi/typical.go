@@ -60,11 +60,41 @@ func letters(n int) string {
 func core() Group {
 	return Group{Versions: []Version{{Name: "v1", Resources: []Resource{
 		{Name: "configmaps", Singular: "configmap", Kind: "ConfigMap", Namespaced: true, ShortNames: []string{"cm"}},
-		{Name: "namespaces", Singular: "namespace", Kind: "Namespace", ShortNames: []string{"ns"}, Subresources: []string{"finalize", "status"}},
+		{
+			Name:         "namespaces",
+			Singular:     "namespace",
+			Kind:         "Namespace",
+			ShortNames:   []string{"ns"},
+			Subresources: []string{"finalize", "status"},
+		},
 		{Name: "nodes", Singular: "node", Kind: "Node", ShortNames: []string{"no"}, Subresources: []string{"status"}},
-		{Name: "pods", Singular: "pod", Kind: "Pod", Namespaced: true, ShortNames: []string{"po"}, Categories: []string{"all"}, Subresources: []string{"status"}},
-		{Name: "replicationcontrollers", Singular: "replicationcontroller", Kind: "ReplicationController", Namespaced: true, ShortNames: []string{"rc"}, Categories: []string{"all"}, Subresources: []string{"scale", "status"}},
+		{
+			Name:         "pods",
+			Singular:     "pod",
+			Kind:         "Pod",
+			Namespaced:   true,
+			ShortNames:   []string{"po"},
+			Categories:   []string{"all"},
+			Subresources: []string{"status"},
+		},
+		{
+			Name:         "replicationcontrollers",
+			Singular:     "replicationcontroller",
+			Kind:         "ReplicationController",
+			Namespaced:   true,
+			ShortNames:   []string{"rc"},
+			Categories:   []string{"all"},
+			Subresources: []string{"scale", "status"},
+		},
 		{Name: "secrets", Singular: "secret", Kind: "Secret", Namespaced: true},
-		{Name: "services", Singular: "service", Kind: "Service", Namespaced: true, ShortNames: []string{"svc"}, Categories: []string{"all"}, Subresources: []string{"status"}},
+		{
+			Name:         "services",
+			Singular:     "service",
+			Kind:         "Service",
+			Namespaced:   true,
+			ShortNames:   []string{"svc"},
+			Categories:   []string{"all"},
+			Subresources: []string{"status"},
+		},
 	}}}}
 }

@@ -100,7 +100,14 @@ func Git(ctx context.Context, dir string, env []string, stdin io.Reader, args ..
 }
 
 // run runs a command, with env on top of this process's environment.
-func run(ctx context.Context, dir string, env []string, stdin io.Reader, watching io.Writer, args []string) ([]byte, error) {
+func run(
+	ctx context.Context,
+	dir string,
+	env []string,
+	stdin io.Reader,
+	watching io.Writer,
+	args []string,
+) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.Stdin = dir, stdin
 	cmd.Env = append(cmd.Environ(), env...)
@@ -126,7 +133,10 @@ func Elsewhere(ctx context.Context, mod, sum []byte, to any, args ...string) err
 	dir, err := os.MkdirTemp("", "freshmapper-")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		err = errors.Join(os.WriteFile(filepath.Join(dir, "go.mod"), mod, 0o600), os.WriteFile(filepath.Join(dir, "go.sum"), sum, 0o600))
+		err = errors.Join(
+			os.WriteFile(filepath.Join(dir, "go.mod"), mod, 0o600),
+			os.WriteFile(filepath.Join(dir, "go.sum"), sum, 0o600),
+		)
 	}
 	if err != nil {
 		return fmt.Errorf("make a folder to run the go command in: %w", err)

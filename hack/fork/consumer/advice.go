@@ -57,8 +57,20 @@ func (j *job) tellGitignore(ctx context.Context, names []string) {
 	git.Stdin = strings.NewReader(strings.Join(names, "\n") + "\n")
 	out, _ := git.Output() // it fails if nothing is ignored, and outside of a checkout
 	if hidden := ignored.FindAllStringSubmatch(string(out), -1); hidden != nil {
-		j.advice("gitignore", fmt.Sprintf("%s line %s (%s) hides files of the tree (%d); add to %s:", hidden[0][1], hidden[0][2], hidden[0][3], len(hidden), j.show(j.path(".gitignore"))),
-			"!/"+path.Dir(place)+"/", "!/"+place+"/", "!/"+place+"/**")
+		j.advice(
+			"gitignore",
+			fmt.Sprintf(
+				"%s line %s (%s) hides files of the tree (%d); add to %s:",
+				hidden[0][1],
+				hidden[0][2],
+				hidden[0][3],
+				len(hidden),
+				j.show(j.path(".gitignore")),
+			),
+			"!/"+path.Dir(place)+"/",
+			"!/"+place+"/",
+			"!/"+place+"/**",
+		)
 	}
 }
 
@@ -66,7 +78,11 @@ func (j *job) tellDocker(names []string) {
 	for name, text := range j.glob("Dockerfile", "Dockerfile.*", "*.Dockerfile", "*/Dockerfile") {
 		// As in the Dockerfiles that kubebuilder makes: go mod download runs before the tree is there.
 		if strings.Contains(text, "COPY go.mod") && !strings.Contains(text, "third_party") {
-			j.advice("docker", name+" copies go.mod by itself; add before go mod download:", "COPY third_party/ third_party/")
+			j.advice(
+				"docker",
+				name+" copies go.mod by itself; add before go mod download:",
+				"COPY third_party/ third_party/",
+			)
 		}
 	}
 	for name, text := range j.glob(".dockerignore", "*.dockerignore") {
@@ -78,7 +94,11 @@ func (j *job) tellDocker(names []string) {
 			}
 		}
 		if hidden > 0 {
-			j.advice("docker", fmt.Sprintf("%s line %d hides files of the tree (%d); add at its end:", name, line, hidden), "!"+place+"/**")
+			j.advice(
+				"docker",
+				fmt.Sprintf("%s line %d hides files of the tree (%d); add at its end:", name, line, hidden),
+				"!"+place+"/**",
+			)
 		}
 	}
 }
@@ -115,10 +135,15 @@ func (j *job) tellMakefile(tag bool) {
 		if containsAny(text, `release-\`, "release-%") {
 			branch = ` | sed -E 's/^v([0-9]+\.[0-9]+).*/release-\1/'`
 		}
-		asks := strings.Contains(text, ".Replace.Version") && strings.Contains(text, tree.Module) && !strings.Contains(text, askRequired)
+		asks := strings.Contains(text, ".Replace.Version") && strings.Contains(text, tree.Module) &&
+			!strings.Contains(text, askRequired)
 		if asks && (branch == "" || !tag) {
-			j.advice("make", name+" asks for the version of what replaces "+tree.Module+", and setup-envtest has none such; for make test, add before ENVTEST_VERSION:",
-				"ENVTEST_VERSION ?= $(shell "+askRequired+branch+")")
+			j.advice(
+				"make",
+				name+" asks for the version of what replaces "+tree.Module+", and setup-envtest has none such; "+
+					"for make test, add before ENVTEST_VERSION:",
+				"ENVTEST_VERSION ?= $(shell "+askRequired+branch+")",
+			)
 		}
 	}
 }
@@ -149,7 +174,15 @@ func (j *job) glob(patterns ...string) map[string]string {
 
 func (j *job) tellVendor() {
 	if dir, command := j.vendor(); dir != "" {
-		j.advice("vendor", fmt.Sprintf("the build takes controller-runtime from %s, which still has the old one; run in %s:", j.show(dir), quoted(filepath.Dir(dir))), command)
+		j.advice(
+			"vendor",
+			fmt.Sprintf(
+				"the build takes controller-runtime from %s, which still has the old one; run in %s:",
+				j.show(dir),
+				quoted(filepath.Dir(dir)),
+			),
+			command,
+		)
 	}
 }
 
@@ -168,7 +201,15 @@ func (j *job) tellModules(ctx context.Context, undone bool) error {
 		case undone && ours:
 			lines = append(lines, fmt.Sprintf("go -C %s mod edit -dropreplace=%s", quoted(j.show(dir)), tree.Module))
 		case !undone && !chosen:
-			lines = append(lines, fmt.Sprintf("go -C %s mod edit -replace=%s=%s", quoted(j.show(dir)), tree.Module, relativeTo(dir, string(j.at))))
+			lines = append(
+				lines,
+				fmt.Sprintf(
+					"go -C %s mod edit -replace=%s=%s",
+					quoted(j.show(dir)),
+					tree.Module,
+					relativeTo(dir, string(j.at)),
+				),
+			)
 		}
 	})
 	text = fmt.Sprintf(text, len(lines), j.Dir)
@@ -196,7 +237,8 @@ func (j *job) otherModules(ctx context.Context, visit func(dir string, mod modFi
 		case entry.Name() != goMod || entry.IsDir() || dir == j.dir || contains(j.used, dir):
 			return nil
 		}
-		if mod, err := j.read(ctx, dir); err == nil && mod.required() != "" { // one that can't be read is left to its owner
+		if mod, err := j.read(ctx, dir); err == nil &&
+			mod.required() != "" { // one that can't be read is left to its owner
 			visit(dir, mod)
 		}
 		return ctx.Err()

@@ -47,12 +47,31 @@ func (j *job) checkTag(required string, with modVersion) error {
 	found := tagged.FindStringSubmatch(with.Version)
 	switch {
 	case found == nil:
-		return fmt.Errorf("%s replaces %s with %s, whose version is not that of a fork (for example v0.25.2-fresh.1)", j.show(j.path(goMod)), tree.Module, with)
+		return fmt.Errorf(
+			"%s replaces %s with %s, whose version is not that of a fork (for example v0.25.2-fresh.1)",
+			j.show(j.path(goMod)),
+			tree.Module,
+			with,
+		)
 	case required != found[1]:
-		return fmt.Errorf("%s requires %s %s, but replaces it with %s: run go get %s@%s in %s, or replace it with a tag of %s",
-			j.show(j.path(goMod)), tree.Module, required, with, tree.Module, found[1], quoted(j.Dir), required)
+		return fmt.Errorf(
+			"%s requires %s %s, but replaces it with %s: run go get %s@%s in %s, or replace it with a tag of %s",
+			j.show(j.path(goMod)),
+			tree.Module,
+			required,
+			with,
+			tree.Module,
+			found[1],
+			quoted(j.Dir),
+			required,
+		)
 	}
-	j.say("ok", "%s is replaced with %s, as go.mod requires: only the versions were compared, not the module's content", tree.Module, with)
+	j.say(
+		"ok",
+		"%s is replaced with %s, as go.mod requires: only the versions were compared, not the module's content",
+		tree.Module,
+		with,
+	)
 	j.tellMakefile(true)
 	return nil
 }
@@ -75,13 +94,35 @@ func (j *job) checkTree(ctx context.Context, version, dir string) error {
 	}
 	switch {
 	case errors.Is(err, tree.ErrNotOurs):
-		return fmt.Errorf("%s %w: %s replaces %s with it (if it was, restore %s/manifest.json)", shown, tree.ErrNotOurs, j.show(j.path(goMod)), tree.Module, tree.Meta)
+		return fmt.Errorf(
+			"%s %w: %s replaces %s with it (if it was, restore %s/manifest.json)",
+			shown,
+			tree.ErrNotOurs,
+			j.show(j.path(goMod)),
+			tree.Module,
+			tree.Meta,
+		)
 	case err != nil:
 		return fmt.Errorf("%w (%s -force gives the tree up)", err, fix)
 	case len(j.edits) > 0:
-		return fmt.Errorf("%s is not as this tool wrote it (files: %d, the first: %s): put them back (does a .gitignore hide them?), or run %s -force", shown, len(j.edits), j.edits[0], fix)
+		return fmt.Errorf(
+			"%s is not as this tool wrote it (files: %d, the first: %s): put them back "+
+				"(does a .gitignore hide them?), or run %s -force",
+			shown,
+			len(j.edits),
+			j.edits[0],
+			fix,
+		)
 	case version != j.manifest.Version:
-		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", shown, tree.Module, j.manifest.Version, j.show(j.path(goMod)), version, fix)
+		return fmt.Errorf(
+			"%s is %s %s, but %s requires %s: run %s",
+			shown,
+			tree.Module,
+			j.manifest.Version,
+			j.show(j.path(goMod)),
+			version,
+			fix,
+		)
 	}
 	if err := j.readFiles(ctx); err != nil {
 		return err
@@ -116,8 +157,13 @@ func (j *job) sameInVendor(shown string) error {
 	files, err := tree.Read(os.DirFS(copied))
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err == nil && sumOf(files[name]) != j.manifest.Files[name] {
-			err = fmt.Errorf("%s is not what is in %s, and the build takes it from there (the first file that differs: %s): run %s",
-				j.show(copied), shown, name, run)
+			err = fmt.Errorf(
+				"%s is not what is in %s, and the build takes it from there (the first file that differs: %s): run %s",
+				j.show(copied),
+				shown,
+				name,
+				run,
+			)
 		}
 	}
 	return err

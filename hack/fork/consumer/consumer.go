@@ -72,7 +72,12 @@ func begin(ctx context.Context, r Request) (*job, error) {
 	}
 	switch {
 	case errors.Is(err, tree.ErrNotOurs):
-		return nil, fmt.Errorf("%s is in the way, it %w: move it away and run -into or, if it was, restore its %s/manifest.json", j.show(string(j.at)), tree.ErrNotOurs, tree.Meta)
+		return nil, fmt.Errorf(
+			"%s is in the way, it %w: move it away and run -into or, if it was, restore its %s/manifest.json",
+			j.show(string(j.at)),
+			tree.ErrNotOurs,
+			tree.Meta,
+		)
 	case err != nil && !j.Force:
 		return nil, fmt.Errorf("%w (-force gives the tree up)", err)
 	}
@@ -114,8 +119,14 @@ func (j *job) foreign() error {
 			if tagged.MatchString(r.New.Version) {
 				what = "a tagged fork: to have the tree, or stock, instead"
 			}
-			return fmt.Errorf("%s replaces %s with %s, which is %s, first drop that replace (go mod edit -dropreplace=%s)",
-				j.show(j.path(goMod)), tree.Module, r.New, what, strings.TrimSuffix(r.Old.Path+"@"+r.Old.Version, "@"))
+			return fmt.Errorf(
+				"%s replaces %s with %s, which is %s, first drop that replace (go mod edit -dropreplace=%s)",
+				j.show(j.path(goMod)),
+				tree.Module,
+				r.New,
+				what,
+				strings.TrimSuffix(r.Old.Path+"@"+r.Old.Version, "@"),
+			)
 		}
 	}
 	return nil
@@ -146,7 +157,12 @@ func Into(ctx context.Context, r Request) error {
 		return j.orAbsent(ctx, err)
 	}
 	if sibling != "" {
-		j.say("done", "nothing to do: the fork in %s serves all modules of the workspace; with GOWORK=off %s does not have it", relativeTo(j.dir, sibling), j.Dir)
+		j.say(
+			"done",
+			"nothing to do: the fork in %s serves all modules of the workspace; with GOWORK=off %s does not have it",
+			relativeTo(j.dir, sibling),
+			j.Dir,
+		)
 		return nil
 	}
 	j.say("upstream", "%s %s from the module cache", tree.Module, version)
@@ -155,7 +171,8 @@ func Into(ctx context.Context, r Request) error {
 		return err
 	}
 	made := tree.NewManifest(version, files)
-	if edits, err := made.Edits(string(j.at)); err == nil && len(edits) == 0 && j.mod.forked() && j.manifest.Version == version {
+	if edits, err := made.Edits(string(j.at)); err == nil && len(edits) == 0 && j.mod.forked() &&
+		j.manifest.Version == version {
 		j.say("done", "nothing to do: %s is up to date; undo: %s", place, j.command("-undo"))
 	} else if err := j.install(ctx, files, made); err != nil {
 		return err
@@ -196,7 +213,13 @@ func (j *job) install(ctx context.Context, files tree.Files, made *tree.Manifest
 	}
 	j.say(goMod, "replace %s => ./%s", tree.Module, place)
 	j.tellVendor()
-	fmt.Fprintf(j.Out, "\ndone: %s now uses %s %s with this mapper inside.\n", j.mod.Module.Path, tree.Module, made.Version)
+	fmt.Fprintf(
+		j.Out,
+		"\ndone: %s now uses %s %s with this mapper inside.\n",
+		j.mod.Module.Path,
+		tree.Module,
+		made.Version,
+	)
 	fmt.Fprintf(j.Out, "undo: %s\n", j.command("-undo"))
 	return nil
 }
@@ -246,8 +269,13 @@ func Undo(ctx context.Context, r Request) error {
 	}
 	j.tellAdvised()
 	// "go get" of a newer controller-runtime adds no sums of it while a folder replaces it.
-	if version := j.mod.required(); version != "" && !bytes.Contains(j.before[goSum], []byte(tree.Module+" "+version+" h1:")) {
-		j.advice(goSum, fmt.Sprintf("it has no sum of %s %s; run in %s:", tree.Module, version, quoted(j.Dir)), "go mod tidy")
+	if version := j.mod.required(); version != "" &&
+		!bytes.Contains(j.before[goSum], []byte(tree.Module+" "+version+" h1:")) {
+		j.advice(
+			goSum,
+			fmt.Sprintf("it has no sum of %s %s; run in %s:", tree.Module, version, quoted(j.Dir)),
+			"go mod tidy",
+		)
 	}
 	j.say("done", "the fork is out of %s", j.Dir)
 	return nil
@@ -334,7 +362,11 @@ func (j *job) setAside(files tree.Files, with contents) error {
 // command would find a binary in its folder.
 func (j *job) goBuild(ctx context.Context, flags []string) error {
 	// -v names packages; -x of GOFLAGS would be taken for the reason of a failure.
-	args := slices.Concat([]string{"build", "-v", "-x=false", "-buildvcs=false", "-o", os.DevNull}, flags, []string{"./..."})
+	args := slices.Concat(
+		[]string{"build", "-v", "-x=false", "-buildvcs=false", "-o", os.DevNull},
+		flags,
+		[]string{"./..."},
+	)
 	_, err := cli.Go(ctx, j.dir, j.env, &progress{say: j.say, began: time.Now(), said: time.Now()}, args...)
 	return err
 }
@@ -380,13 +412,29 @@ func (j *job) buildFailed(err error) error {
 		cause := strings.TrimSpace(strings.TrimPrefix(lines[at], "go: "))
 		return fmt.Errorf("%s does not build because a dependency is not available: %s", j.Dir, cause)
 	}
-	return fmt.Errorf("%s does not build with the fork: %s (does it without? go build ./...)", j.Dir, strings.TrimSpace(lines[0]))
+	return fmt.Errorf(
+		"%s does not build with the fork: %s (does it without? go build ./...)",
+		j.Dir,
+		strings.TrimSpace(lines[0]),
+	)
 }
 
 // unavailable reports whether in this line the go command says that it could not
 // get a module, or may not use it. That has nothing to do with the fork.
 func unavailable(line string) bool {
-	return containsAny(line,
-		": reading ", ": Get ", "dial tcp", "404 Not Found", "410 Gone", "403 Forbidden", "module lookup disabled",
-		"unrecognized import path", "unknown revision", "checksum mismatch", "verifying ", "no required module provides")
+	return containsAny(
+		line,
+		": reading ",
+		": Get ",
+		"dial tcp",
+		"404 Not Found",
+		"410 Gone",
+		"403 Forbidden",
+		"module lookup disabled",
+		"unrecognized import path",
+		"unknown revision",
+		"checksum mismatch",
+		"verifying ",
+		"no required module provides",
+	)
 }

@@ -352,7 +352,7 @@ func TestForce(t *testing.T) {
 	}
 }
 
-// What the user has changed since stays, but for what the tool put there, and what stock needs.
+// What the user has changed since stays, except for what the tool put there, and what stock needs.
 func TestUndoKeepsTheUsersChanges(t *testing.T) {
 	dir := forked(t)
 	const mine = "\nretract v0.0.1 // mine\n"

@@ -104,9 +104,18 @@ func openModule(ctx context.Context, shown string) (*module, error) {
 	m.flags = env.GOFLAGS
 	switch {
 	case !tree.Exists(m.path(goMod)):
-		return nil, fmt.Errorf("no go.mod in %s: name the folder of your go.mod (the go command finds %s)", shown, cmp.Or(strings.TrimPrefix(env.GOMOD, os.DevNull), "none"))
+		return nil, fmt.Errorf(
+			"no go.mod in %s: name the folder of your go.mod (the go command finds %s)",
+			shown,
+			cmp.Or(strings.TrimPrefix(env.GOMOD, os.DevNull), "none"),
+		)
 	case strings.Contains(m.flags, "-modfile"):
-		return nil, fmt.Errorf("GOFLAGS is %s, but the replace line goes into %s: run this without -modfile, then bring the line into that other file", m.flags, m.show(m.path(goMod)))
+		return nil, fmt.Errorf(
+			"GOFLAGS is %s, but the replace line goes into %s: run this without -modfile, "+
+				"then bring the line into that other file",
+			m.flags,
+			m.show(m.path(goMod)),
+		)
 	}
 	if m.mod, err = m.read(ctx, dir); err != nil || env.GOWORK == "" || env.GOWORK == "off" {
 		return m, err
@@ -156,12 +165,23 @@ func (m *module) workspace(ctx context.Context, file string) error {
 	}
 	m.work = file
 	if contains(m.used, m.path(place)) { // "go work use -r ." does that
-		return fmt.Errorf("%s uses the tree as a module of the workspace, so that no version of %s is selected: run go work edit -dropuse=./%s in %s",
-			file, tree.Module, relativeTo(root, m.path(place)), quoted(root))
+		return fmt.Errorf(
+			"%s uses the tree as a module of the workspace, so that no version of %s is selected: "+
+				"run go work edit -dropuse=./%s in %s",
+			file,
+			tree.Module,
+			relativeTo(root, m.path(place)),
+			quoted(root),
+		)
 	}
 	for _, r := range uses.Replace {
 		if r.Old.Path == tree.Module {
-			return fmt.Errorf("%s replaces %s with %s, which would hide the fork: drop that replace first", file, tree.Module, r.New)
+			return fmt.Errorf(
+				"%s replaces %s with %s, which would hide the fork: drop that replace first",
+				file,
+				tree.Module,
+				r.New,
+			)
 		}
 	}
 	return nil
@@ -194,7 +214,11 @@ func (m *module) requires() error {
 			m.show(m.path(goMod)), tree.Module, tree.Module, tree.Newest())
 	}
 	if _, err := tree.LineOf(m.mod.required()); err != nil && m.work == "" {
-		return fmt.Errorf("%s requires a release that has no fork: %w; v0.19 can use the RESTMapper alone", m.show(m.path(goMod)), err)
+		return fmt.Errorf(
+			"%s requires a release that has no fork: %w; v0.19 can use the RESTMapper alone",
+			m.show(m.path(goMod)),
+			err,
+		)
 	}
 	return nil
 }
@@ -227,7 +251,11 @@ func (m *module) selected(ctx context.Context) (version, sibling string, err err
 	// By folder: in a workspace the path is relative to go.work.
 	if r := got.Replace; r != nil && !sameFile(r.Dir, m.path(place)) {
 		if _, _, err := tree.Open(r.Dir); err != nil {
-			return "", "", fmt.Errorf("%s is replaced with %s by another module of the workspace: drop that replace first", tree.Module, r)
+			return "", "", fmt.Errorf(
+				"%s is replaced with %s by another module of the workspace: drop that replace first",
+				tree.Module,
+				r,
+			)
 		}
 		return got.Version, r.Dir, nil
 	}
@@ -356,7 +384,10 @@ func newLines(before, now []byte) []string {
 // that lost them: "go mod tidy" drops the sums of a module that a folder
 // replaces, and without them the module would not build after an undo.
 func withSums(now, was []byte) []byte {
-	lost := slices.DeleteFunc(newLines(now, was), func(line string) bool { return !strings.HasPrefix(line, tree.Module+" ") })
+	lost := slices.DeleteFunc(
+		newLines(now, was),
+		func(line string) bool { return !strings.HasPrefix(line, tree.Module+" ") },
+	)
 	if len(lost) == 0 {
 		return now
 	}

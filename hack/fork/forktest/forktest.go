@@ -22,7 +22,7 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// sources are a small mapper that compiles in the place of upstream's, in the
+// sources are a small mapper that compiles in place of upstream's, in the
 // layout of the real one.
 //
 //go:embed ours.txt
@@ -73,7 +73,8 @@ func Program(t *testing.T, imported, statement string) string {
 		Write(t, dir, "go.mod", known.([2]string)[0])
 		Write(t, dir, "go.sum", known.([2]string)[1])
 	} else {
-		Write(t, dir, "go.mod", "module example.com/operator\n\ngo 1.26.0\n\nrequire "+tree.Module+" "+tree.Newest()+"\n")
+		Write(t, dir, "go.mod", "module example.com/operator\n\ngo 1.26.0\n\n"+
+			"require "+tree.Module+" "+tree.Newest()+"\n")
 		Run(t, dir, "go", "mod", "tidy")
 		tidied.Store(imported, [2]string{Text(t, dir, "go.mod"), Text(t, dir, "go.sum")})
 	}
@@ -85,7 +86,20 @@ func Program(t *testing.T, imported, statement string) string {
 func Commit(t *testing.T, dir string) {
 	t.Helper()
 	Run(t, dir, "git", "add", "-A")
-	Run(t, dir, "git", "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-q", "-m", "all", "--allow-empty")
+	Run(
+		t,
+		dir,
+		"git",
+		"-c",
+		"user.name=t",
+		"-c",
+		"user.email=t@example.com",
+		"commit",
+		"-q",
+		"-m",
+		"all",
+		"--allow-empty",
+	)
 }
 
 func Write(t *testing.T, dir, name, text string) {
@@ -142,8 +156,16 @@ func (run Command) Refuses(t *testing.T, tests map[string]string) {
 	for args, want := range tests {
 		var stdout, stderr bytes.Buffer
 		code := run(strings.Fields(args), &stdout, &stderr)
-		if said := stderr.String(); code != 1 || !strings.Contains(said, want) || strings.Count(said, "\n") != 1 || stdout.Len() > 0 {
-			t.Errorf("%q: want exit code 1 and one line with %q on stderr; got code %d, stderr %q, stdout %q", args, want, code, said, &stdout)
+		if said := stderr.String(); code != 1 || !strings.Contains(said, want) || strings.Count(said, "\n") != 1 ||
+			stdout.Len() > 0 {
+			t.Errorf(
+				"%q: want exit code 1 and one line with %q on stderr; got code %d, stderr %q, stdout %q",
+				args,
+				want,
+				code,
+				said,
+				&stdout,
+			)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func NewManifest(version string, files Files) *Manifest {
 	return &Manifest{Format: manifestFormat, Version: version, Files: files.Digests()}
 }
 
-// Full reports whether the tree has all of upstream's files, and is not slim. Each release has a Makefile, and
+// Full reports whether the tree has all upstream files, and is not slim. Each release has a Makefile, and
 // no program compiles it.
 func (m *Manifest) Full() bool {
 	_, full := m.Files["Makefile"]
@@ -132,7 +132,11 @@ func Open(dir string) (m Manifest, edits []string, err error) {
 		err = json.Unmarshal(data, &m)
 	}
 	if err == nil && m.Format != manifestFormat {
-		err = fmt.Errorf("it has format %d, this tool knows %d: use the release that wrote it", m.Format, manifestFormat)
+		err = fmt.Errorf(
+			"it has format %d, this tool knows %d: use the release that wrote it",
+			m.Format,
+			manifestFormat,
+		)
 	}
 	if err != nil {
 		return Manifest{}, nil, fmt.Errorf("read %s: %w", name, err)
@@ -175,7 +179,12 @@ func (m *Manifest) Edits(dir string) (edits []string, err error) {
 
 // EditedError refuses to touch a tree that somebody edited.
 func EditedError(dir string, edits []string) error {
-	return fmt.Errorf("%s was edited by hand (files: %d, the first: %s): put it back, or give up the edits with -force", dir, len(edits), edits[0])
+	return fmt.Errorf(
+		"%s was edited by hand (files: %d, the first: %s): put it back, or give up the edits with -force",
+		dir,
+		len(edits),
+		edits[0],
+	)
 }
 
 // Request asks for a tree that belongs to no consumer.
@@ -183,7 +192,7 @@ type Request struct {
 	Dir     string // must be absent, empty, or an earlier tree of ours
 	Version string // of controller-runtime
 	Ours    fs.FS  // apiutil and internal
-	Full    bool   // with all of upstream's, not only what a program compiles
+	Full    bool   // with all upstream files, not only what a program compiles
 	Force   bool   // give up hand edits
 	Out     io.Writer
 }
@@ -211,7 +220,14 @@ func Create(ctx context.Context, r Request) error {
 		err = place.Put(made)
 	}
 	if err == nil {
-		fmt.Fprintf(r.Out, "done: %s holds %s %s with this mapper inside, %d files\n", r.Dir, Module, r.Version, len(files))
+		fmt.Fprintf(
+			r.Out,
+			"done: %s holds %s %s with this mapper inside, %d files\n",
+			r.Dir,
+			Module,
+			r.Version,
+			len(files),
+		)
 	}
 	return err
 }

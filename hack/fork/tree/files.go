@@ -115,11 +115,21 @@ func Folder(ctx context.Context, version string, sums []byte) (string, error) {
 	mod := []byte("module freshmapper.invalid/download\n\ngo 1.23\n")
 	err = cli.Elsewhere(ctx, mod, sums, &module, "mod", "download", "-json", Module+"@"+version)
 	if module.Error != "" {
-		err = fmt.Errorf("download %s", strings.Join(strings.Fields(module.Error), " ")) // the proxy's answer is in lines
+		err = fmt.Errorf(
+			"download %s",
+			strings.Join(strings.Fields(module.Error), " "),
+		) // the proxy's answer is in lines
 		var newest struct{ Version string }
 		asked := cli.Elsewhere(ctx, mod, nil, &newest, "list", "-m", "-json", Module+"@"+line.Minor)
 		if asked == nil && newest.Version != version {
-			err = fmt.Errorf("controller-runtime %s %w: the newest release of %s is %s: %w", version, ErrAbsent, line.Minor, newest.Version, err)
+			err = fmt.Errorf(
+				"controller-runtime %s %w: the newest release of %s is %s: %w",
+				version,
+				ErrAbsent,
+				line.Minor,
+				newest.Version,
+				err,
+			)
 		}
 	}
 	return module.Dir, err

@@ -39,7 +39,7 @@ type draft struct {
 	fresh map[string]string // the files of fresh
 }
 
-// Generate makes the patched tree of a release out of upstream's files and our sources.
+// Generate makes the patched tree of a release out of upstream files and our sources.
 // It leaves upstream as it is. What it does not find in upstream as it expects is an error,
 // never a guess.
 func Generate(version string, upstream Files, ours fs.FS) (Files, error) {
@@ -80,7 +80,7 @@ func (d *draft) add() error {
 	return nil
 }
 
-// upstream is a file of upstream's, which must be there.
+// upstream is an upstream file, which must be there.
 func (d *draft) upstream(name string) ([]byte, error) {
 	file, ok := d.files[name]
 	if !ok {
@@ -89,7 +89,7 @@ func (d *draft) upstream(name string) ([]byte, error) {
 	return file, nil
 }
 
-// put adds a file where nothing of upstream's is left.
+// put adds a file where nothing of upstream is left.
 func (d *draft) put(name string, data []byte) error {
 	if _, taken := d.files[name]; taken {
 		return fmt.Errorf("our file would overwrite upstream's %s: rename ours", name)
@@ -99,7 +99,7 @@ func (d *draft) put(name string, data []byte) error {
 }
 
 // Make takes a release from the module cache, as Folder does, and patches it. With
-// full, the tree keeps all of upstream's files; else it has what a program compiles.
+// full, the tree keeps all upstream files; else it has what a program compiles.
 func Make(ctx context.Context, version string, sums []byte, ours fs.FS, full bool) (Files, error) {
 	upstream, err := Upstream(ctx, version, sums)
 	if err != nil {
@@ -119,11 +119,11 @@ func Make(ctx context.Context, version string, sums []byte, ours fs.FS, full boo
 // apiutilDir is where upstream's mapper lives, and ours in its place.
 const apiutilDir = "pkg/client/apiutil"
 
-// mapperFiles are the files of upstream's mapper that make way for ours, and their
+// mapperFiles are the files of the upstream mapper that make way for ours, and their
 // white-box test.
 var mapperFiles = []string{"restmapper.go", "errors.go", "restmapper_wb_test.go"}
 
-// putMapper puts our mapper in the place of upstream's.
+// putMapper puts our mapper in place of upstream's.
 func (d *draft) putMapper() error {
 	for _, name := range mapperFiles {
 		if _, err := d.upstream(path.Join(apiutilDir, name)); err != nil {
@@ -175,7 +175,7 @@ func localize(name string, src []byte) ([]byte, error) {
 	return data, nil
 }
 
-// An edit replaces a piece of one of upstream's files. If the piece is not there exactly once, that is an
+// An edit replaces a piece of one upstream file. If the piece is not there exactly once, that is an
 // error: the tool never guesses. What it does not replace stays byte for byte,
 // below a notice at the top.
 type edit struct{ file, old, with string }
@@ -200,7 +200,12 @@ func (d *draft) edit() error {
 			return err
 		}
 		if n := strings.Count(string(upstream), e.old); n != 1 {
-			return fmt.Errorf("upstream's %s has %q %d times, and not once: this release needs a look before the tool can edit it", e.file, strings.TrimSpace(e.old), n)
+			return fmt.Errorf(
+				"upstream's %s has %q %d times, and not once: this release needs a look before the tool can edit it",
+				e.file,
+				strings.TrimSpace(e.old),
+				n,
+			)
 		}
 		d.files[e.file] = append([]byte(changed), strings.Replace(string(upstream), e.old, e.with, 1)...)
 	}
@@ -222,7 +227,10 @@ var names = [][2]string{
 	{"cache.New(", "newUpstream("},
 	{"NewClient is client.New for ", "New returns "},
 	{"NewWithWatch is client.NewWithWatch for ", "NewWithWatch returns "},
-	{"NewNamespacedClient is client.NewNamespacedClient for ", "NewNamespacedClient returns a client of a namespace for "},
+	{
+		"NewNamespacedClient is client.NewNamespacedClient for ",
+		"NewNamespacedClient returns a client of a namespace for ",
+	},
 	{"NewCache is cache.New for ", "New returns "},
 	{"NewClient(", "New("},
 	{"NewCache(", "New("},
@@ -241,16 +249,41 @@ var older = []struct{ before, file, old, with string }{
 	{before: "v0.21", file: "cache_informer.go", old: "func (s *sharedInformer) SetWatchErrorHandlerWithContext("},
 	{before: "v0.21", file: "cache_instance.go", old: "func (x instanceInformer) RunWithContext("},
 	{before: "v0.21", file: "cache_instance.go", old: "func (x instanceInformer) SetWatchErrorHandlerWithContext("},
-	{before: "v0.21", file: "cache_instance.go", old: "SetWatchErrorHandlerWithContext(lw.logError)", with: "SetWatchErrorHandler(func(r *toolscache.Reflector, err error) {\n" +
-		"lw.logError(i.ctx, r, err)\n})"},
-	{before: "v0.21", file: "cache_listwatch.go", old: "DefaultWatchErrorHandler(ctx, r, err)", with: "DefaultWatchErrorHandler(r, err)"},
-	{before: "v0.21", file: "cache_listwatch.go", old: "toolscache.ListerWatcherWithContext", with: "toolscache.ListerWatcher"},
-	{before: "v0.21", file: "cache_instance.go", old: "toolscache.ToListerWatcherWithContext(upstream)", with: "upstream"},
+	{
+		before: "v0.21",
+		file:   "cache_instance.go",
+		old:    "SetWatchErrorHandlerWithContext(lw.logError)",
+		with: "SetWatchErrorHandler(func(r *toolscache.Reflector, err error) {\n" +
+			"lw.logError(i.ctx, r, err)\n})",
+	},
+	{
+		before: "v0.21",
+		file:   "cache_listwatch.go",
+		old:    "DefaultWatchErrorHandler(ctx, r, err)",
+		with:   "DefaultWatchErrorHandler(r, err)",
+	},
+	{
+		before: "v0.21",
+		file:   "cache_listwatch.go",
+		old:    "toolscache.ListerWatcherWithContext",
+		with:   "toolscache.ListerWatcher",
+	},
+	{
+		before: "v0.21",
+		file:   "cache_instance.go",
+		old:    "toolscache.ToListerWatcherWithContext(upstream)",
+		with:   "upstream",
+	},
 	{before: "v0.21", file: "cache_listwatch.go", old: ".ListWithContext(ctx, opts)", with: ".List(opts)"},
 	{before: "v0.21", file: "cache_listwatch.go", old: ".WatchWithContext(ctx, opts)", with: ".Watch(opts)"},
-	{before: "v0.21", file: "cache_listwatch.go", old: "{ListWithContextFunc: lw.list, WatchFuncWithContext: lw.watch}", with: "{\n" +
-		"ListFunc: func(opts metav1.ListOptions) (runtime.Object, error) { return lw.list(lw.i.ctx, opts) },\n" +
-		"WatchFunc: func(opts metav1.ListOptions) (watch.Interface, error) { return lw.watch(lw.i.ctx, opts) },\n}"},
+	{
+		before: "v0.21",
+		file:   "cache_listwatch.go",
+		old:    "{ListWithContextFunc: lw.list, WatchFuncWithContext: lw.watch}",
+		with: "{\n" +
+			"ListFunc: func(opts metav1.ListOptions) (runtime.Object, error) { return lw.list(lw.i.ctx, opts) },\n" +
+			"WatchFunc: func(opts metav1.ListOptions) (watch.Interface, error) { return lw.watch(lw.i.ctx, opts) },\n}",
+	},
 }
 
 func (d *draft) decorate() error {
@@ -280,7 +313,7 @@ func (d *draft) decorate() error {
 	return nil
 }
 
-// unqualified makes a file of fresh one of upstream's package of that name.
+// unqualified makes a file of fresh one of the upstream package of that name.
 func unqualified(text, pkg string) string {
 	for _, name := range names {
 		text = regexp.MustCompile(`\b`+regexp.QuoteMeta(name[0])).ReplaceAllLiteralString(text, name[1])

@@ -65,8 +65,8 @@ func upstreamOf(t *testing.T, version string) Files {
 	return files
 }
 
-// keepsTheRest checks that all of upstream's files are there byte for byte, but for the
-// mapper's, and but for one line for each of the edits, below a notice that the file was changed.
+// keepsTheRest checks that all upstream files are there byte for byte, except for the
+// mapper's, and except for one line for each of the edits, below a notice that the file was changed.
 func keepsTheRest(t *testing.T, upstream, made Files) {
 	t.Helper()
 	lines, noticed := 0, 0
@@ -93,11 +93,11 @@ func keepsTheRest(t *testing.T, upstream, made Files) {
 		}
 	}
 	if lines != len(edits) || noticed == 0 {
-		t.Errorf("%d of upstream's lines are changed, want %d, one for each of the edits", lines, len(edits))
+		t.Errorf("%d upstream lines are changed, want %d, one for each of the edits", lines, len(edits))
 	}
 }
 
-// fitsTogether checks the types of the packages of upstream's to which files are added.
+// fitsTogether checks the types of the upstream packages to which files are added.
 func fitsTogether(t *testing.T, made Files) {
 	t.Helper()
 	for _, dir := range []string{

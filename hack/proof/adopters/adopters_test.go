@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package adopters compares stock with both ways in by other people's tests, by name: upstream's own
-// (hack/test.sh -matrix runs TestUpstream), and those of operators, unmodified but for one line and from
+// Package adopters compares stock with both installations by other people's tests, by name: upstream's own
+// (hack/test.sh -matrix runs TestUpstream), and those of operators, unmodified except for one line and from
 // the Go module proxy or their repository. Five operators are also at work on a real API server, while
 // CRDs come late, change and go. operators.yaml lists the operators. In hack/proof:
 //
@@ -240,7 +240,7 @@ func (c *adoption) output(dir string, args ...string) []byte {
 	return bytes.TrimSpace(said)
 }
 
-// TestUpstream fails if a test of upstream's is worse on the fork, or with our constructors, than on stock.
+// TestUpstream fails if an upstream test is worse on the fork, or with our constructors, than on stock.
 func TestUpstream(t *testing.T) {
 	compared(t, "hack/fork/MATRIX.md", []string{"controller-runtime", "package"}, func(c *adoption, all *results) string {
 		latest, legacy := os.Getenv("KUBEBUILDER_ASSETS"), os.Getenv("LEGACY_ASSETS")

@@ -45,9 +45,10 @@ func (r *OwnerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 
 // SetupWithManager adds the controller to the manager.
 func (r *OwnerReconciler) SetupWithManager(mgr ctrl.Manager) error {
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &examplev1.Widget{}, classField, func(o client.Object) []string {
-		return []string{o.(*examplev1.Widget).Spec.Class}
-	})
+	err := mgr.GetFieldIndexer().
+		IndexField(context.Background(), &examplev1.Widget{}, classField, func(o client.Object) []string {
+			return []string{o.(*examplev1.Widget).Spec.Class}
+		})
 	if err != nil {
 		return err
 	}

@@ -121,8 +121,15 @@ func (c *Campaign) Finish(title string) {
 			command += " -" + f.Name + " " + f.Value.String()
 		}
 	})
-	head := fmt.Sprintf("# %s\n\nFrom a run of %s in hack/proof. `%s` runs it again. [What it does](../README.md).\n\nMachine: %s. Seed %d.\n",
-		title, Rounded(time.Since(c.begun)), command, Machine(), c.Seed)
+	head := fmt.Sprintf(
+		"# %s\n\nFrom a run of %s in hack/proof. `%s` runs it again. [What it does](../README.md).\n\n"+
+			"Machine: %s. Seed %d.\n",
+		title,
+		Rounded(time.Since(c.begun)),
+		command,
+		Machine(),
+		c.Seed,
+	)
 	name := strings.ToLower(strings.TrimPrefix(c.Name(), "Test")) + ".md"
 	if err := c.Write(filepath.Join(cmp.Or(*out, c.TempDir()), name), head); err != nil {
 		c.Error(err)

@@ -59,7 +59,9 @@ func Machine() string {
 	}
 	day := time.Now().UTC().Format(time.DateOnly)
 	commit, _ := exec.Command("git", "rev-parse", "--short", "HEAD").Output() // a copy without history has none
-	return strings.TrimSpace(fmt.Sprintf("%s, %d cores, %s, %s, commit %s", processor, runtime.NumCPU(), runtime.Version(), day, commit))
+	return strings.TrimSpace(
+		fmt.Sprintf("%s, %d cores, %s, %s, commit %s", processor, runtime.NumCPU(), runtime.Version(), day, commit),
+	)
 }
 
 // Rounded returns a duration with three digits, for a reader.
