@@ -18,7 +18,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -26,17 +25,6 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil/served"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
-
-// inBubble runs test in a bubble. Then it gives requests that nobody waits for any more
-// the time to end, by their timeouts.
-func inBubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(10 * time.Minute)
-		test(t)
-	})
-}
 
 // goroutines counts those of the caller's bubble. Other tests may run beside it.
 func goroutines() int {
@@ -49,7 +37,7 @@ func goroutines() int {
 // eachServer runs test with a server of each mode, in a bubble.
 func eachServer(t *testing.T, test func(t *testing.T, server *fakeapi.Server)) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
-		inBubble(t, func(t *testing.T) { test(t, newServer(forms)) })
+		fakeapi.InBubble(t, func(t *testing.T) { test(t, newServer(forms)) })
 	})
 }
 
@@ -62,7 +50,7 @@ func eachWarmMapper(
 	t *testing.T, versions int, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper),
 ) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
-		inBubble(t, func(t *testing.T) {
+		fakeapi.InBubble(t, func(t *testing.T) {
 			server := fakeapi.New(fakeapi.Typical(20, versions, 2)...)
 			server.SetForms(forms)
 			m := newMapperOfFlights(t, server)
@@ -192,7 +180,7 @@ func TestLookupInManyGroupsHoldsLittle(t *testing.T) {
 		runtime.ReadMemStats(&stats)
 		return stats.HeapAlloc
 	}
-	inBubble(t, func(t *testing.T) {
+	fakeapi.InBubble(t, func(t *testing.T) {
 		server := fakeapi.New(fakeapi.Typical(groups, 1, 1)...)
 		server.SetForms(fakeapi.Legacy())
 		next := server.Client().Transport

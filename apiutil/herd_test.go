@@ -61,7 +61,7 @@ func TestHerd(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			fakeapi.InBubble(t, func(t *testing.T) {
 				s := newHerdServer()
 				if strings.HasPrefix(name, "two servers") {
 					s.other = newHerdServer()

@@ -49,7 +49,7 @@ func TestStories(t *testing.T) {
 			t.Run(strings.TrimSuffix(filepath.Base(path), ".txt")+"/"+title, func(t *testing.T) {
 				eachMode(t, storyModes(path, story), func(t *testing.T, forms fakeapi.Forms) {
 					for turn := range storyTurns(story) {
-						inBubble(t, func(t *testing.T) {
+						fakeapi.InBubble(t, func(t *testing.T) {
 							s := &storyStage{t: t, forms: forms, traced: isTraced(path), alone: storyTurns(story) == 1}
 							got := s.play(story, turn)
 							if *rewriteScripts {

@@ -92,7 +92,7 @@ func TestSubscribersShareNothing(t *testing.T) {
 
 // A subscriber costs little while the server says the same, also one that has not taken what there is.
 func TestSubscriberCostsLittleWhileNothingChanges(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	fakeapi.InBubble(t, func(t *testing.T) {
 		server := fakeapi.New(fakeapi.Typical(100, 1, 50)...)
 		server.SetForms(fakeapi.Legacy())
 		server.SetLatency(time.Millisecond)

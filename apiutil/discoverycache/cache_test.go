@@ -14,11 +14,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -93,16 +91,6 @@ func newServer(forms fakeapi.Forms) *fakeapi.Server {
 
 // forms are how a server speaks.
 var forms = map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()}
-
-// inBubble runs test in virtual time, and checks that no goroutine remains.
-func inBubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(10 * time.Minute)
-		test(t)
-	})
-}
 
 // ignoreErrors keeps client-go from handling errors: it pauses while it holds a mutex, which hangs a bubble.
 func ignoreErrors(t *testing.T) {
@@ -198,7 +186,7 @@ func TestOutageIsNeverAnEmptyAPI(t *testing.T) {
 		for name, fault := range faults {
 			for place, at := range places {
 				t.Run(form+"/"+name+" at "+place, func(t *testing.T) {
-					inBubble(t, func(t *testing.T) {
+					fakeapi.InBubble(t, func(t *testing.T) {
 						server := newServer(speaks)
 						opts := apiutil.DynamicRESTMapperOptions{RequestTimeout: 10 * time.Second}
 						cold, warm := newCacheTest(t, server, opts), newCacheTest(t, server, opts)

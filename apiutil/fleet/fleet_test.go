@@ -79,18 +79,8 @@ func (f *fleetTest) join(t *testing.T, cluster string, mapper meta.RESTMapper) (
 	}
 }
 
-// inBubble runs test in virtual time, and checks that no goroutine remains.
-func inBubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(10 * time.Minute)
-		test(t)
-	})
-}
-
 func TestEngageErrors(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	fakeapi.InBubble(t, func(t *testing.T) {
 		f := newFleetTest()
 		m := f.newMapper(t)
 		leave := f.join(t, "a", m)
@@ -137,7 +127,7 @@ func TestEngageErrors(t *testing.T) {
 }
 
 func TestFleetStartsItsMappers(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	fakeapi.InBubble(t, func(t *testing.T) {
 		f := newFleetTest()
 		m := f.newMapper(t)
 		leave := f.join(t, "a", m)
@@ -255,7 +245,7 @@ func wantSoon(t *testing.T, what string, holds func() bool) {
 
 // The page of a fleet has the status of each cluster, and the page of one.
 func TestDebugHandler(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	fakeapi.InBubble(t, func(t *testing.T) {
 		f := newFleetTest()
 		m := f.newMapper(t)
 		must(m.RESTMapping(widget, "v1"))

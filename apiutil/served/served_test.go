@@ -15,12 +15,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
-	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
@@ -30,22 +28,12 @@ import (
 
 // The stories in apiutil/testdata/stories play what these functions do over time: is-served, served, wait and run.
 
-// inBubble runs test in virtual time, and checks that no goroutine remains.
-func inBubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(10 * time.Minute)
-		test(t)
-	})
-}
-
 // What List returns belongs to the caller, and its error says which version could not be read.
 func TestListBelongsToTheCaller(t *testing.T) {
 	gadgets := serving("example.org", "Gadget")
 	for name, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			fakeapi.InBubble(t, func(t *testing.T) {
 				server := fakeapi.New(widgets, gadgets, serving("example.net", "Other"))
 				server.SetForms(forms)
 				m := mapperOf(server, apiutil.DynamicRESTMapperOptions{})
@@ -77,7 +65,7 @@ func TestListBelongsToTheCaller(t *testing.T) {
 
 // The hint is there for an error in an error, and on the debug page; a lookup's own error is upstream's.
 func TestHint(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	fakeapi.InBubble(t, func(t *testing.T) {
 		m := mapperOf(fakeapi.New(widgets), apiutil.DynamicRESTMapperOptions{})
 		_, noMatch := m.RESTMapping(widget, "v3")
 		err := fmt.Errorf("wrapped: %w", noMatch)
@@ -126,7 +114,7 @@ func TestRunThatReturnsNilIsLogged(t *testing.T) {
 	if strings.HasPrefix(reflect.TypeFor[apiutil.DynamicRESTMapper]().PkgPath(), "sigs.k8s.io/") {
 		want = 0 // in the patched controller-runtime, a mapper without a Logger logs to ctrl.Log
 	}
-	inBubble(t, func(t *testing.T) {
+	fakeapi.InBubble(t, func(t *testing.T) {
 		lines := &log{}
 		ctx := logr.NewContext(context.Background(), funcr.New(lines.add, funcr.Options{}))
 		m := mapperOf(fakeapi.New(widgets), apiutil.DynamicRESTMapperOptions{})
@@ -141,7 +129,7 @@ func TestRunThatReturnsNilIsLogged(t *testing.T) {
 }
 
 func TestRunIsNotCalledAfterTheEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	fakeapi.InBubble(t, func(t *testing.T) {
 		m := mapperOf(fakeapi.New(widgets), apiutil.DynamicRESTMapperOptions{})
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -153,7 +141,7 @@ func TestRunIsNotCalledAfterTheEnd(t *testing.T) {
 }
 
 func TestPanicOfRunReachesTheCaller(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	fakeapi.InBubble(t, func(t *testing.T) {
 		m := mapperOf(fakeapi.New(widgets), apiutil.DynamicRESTMapperOptions{})
 		defer func() {
 			if recover() != "from run" {
