@@ -24,6 +24,7 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/apiutil/served"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/fakeapi/bubble"
 )
 
 // goroutines counts those of the caller's bubble. Other tests may run beside it.
@@ -37,7 +38,7 @@ func goroutines() int {
 // eachServer runs test with a server of each mode, in a bubble.
 func eachServer(t *testing.T, test func(t *testing.T, server *fakeapi.Server)) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
-		fakeapi.InBubble(t, func(t *testing.T) { test(t, newServer(forms)) })
+		bubble.Run(t, func(t *testing.T) { test(t, newServer(forms)) })
 	})
 }
 
@@ -50,7 +51,7 @@ func eachWarmMapper(
 	t *testing.T, versions int, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper),
 ) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
-		fakeapi.InBubble(t, func(t *testing.T) {
+		bubble.Run(t, func(t *testing.T) {
 			server := fakeapi.New(fakeapi.Typical(20, versions, 2)...)
 			server.SetForms(forms)
 			m := newMapperOfFlights(t, server)
@@ -180,7 +181,7 @@ func TestLookupInManyGroupsHoldsLittle(t *testing.T) {
 		runtime.ReadMemStats(&stats)
 		return stats.HeapAlloc
 	}
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		server := fakeapi.New(fakeapi.Typical(groups, 1, 1)...)
 		server.SetForms(fakeapi.Legacy())
 		next := server.Client().Transport

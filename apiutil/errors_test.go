@@ -26,6 +26,7 @@ import (
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/fakeapi/bubble"
 )
 
 // How much of the truth gets past a fault.
@@ -375,7 +376,7 @@ func TestExtensionServerAnswersWithItsPaths(t *testing.T) {
 	index := asBody("application/json", `{"paths":["/apis","/apis/example.com","/apis/example.com/v1","/healthz"]}`)
 	for whose, audited := range map[fakeapi.AuditIDs]bool{fakeapi.AuditAll: true, fakeapi.AuditNone: false} {
 		eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
-			fakeapi.InBubble(t, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T) {
 				forms.AuditIDs = whose
 				server := fakeapi.New(fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")))
 				server.SetForms(forms)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/fakeapi/bubble"
 )
 
 // Replicas of an operator, each with an interval and watches, send their server at most 2 requests
@@ -61,7 +62,7 @@ func TestHerd(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fakeapi.InBubble(t, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T) {
 				s := newHerdServer()
 				if strings.HasPrefix(name, "two servers") {
 					s.other = newHerdServer()

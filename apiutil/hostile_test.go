@@ -37,6 +37,7 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/apiutil/served"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/fakeapi/bubble"
 )
 
 // What exceeds a bound is an error of its version. Nothing else is lost.
@@ -154,7 +155,7 @@ func TestBodiesAreBounded(t *testing.T) {
 
 // A rate limit of the rest.Config counts for discovery, too. What it does not send is no failure of the server.
 func TestRateLimitOfTheConfigHolds(t *testing.T) {
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
 		cfg := server.Config()
 		cfg.QPS, cfg.Burst = 0.01, 1
@@ -226,7 +227,7 @@ func TestTransportThatCannotBeCancelled(t *testing.T) {
 // A name that somebody looks up may be long. It is not kept, and a miss makes no copy of it unless
 // NegativeTTL needs one.
 func TestLongNamesAreNotKept(t *testing.T) {
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		memory := func() (kept, made uint64) {
 			var stats runtime.MemStats
 			runtime.GC()
@@ -256,7 +257,7 @@ func TestLongNamesAreNotKept(t *testing.T) {
 
 // The memory of absences is bounded, and keeps the latest.
 func TestNegativeTTLOfManyNames(t *testing.T) {
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
 		for n := range 10_000 {

@@ -27,6 +27,7 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/apiutil/fleet"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/fakeapi/bubble"
 )
 
 // Whatever the options, a constructor sends no request and leaves no goroutine.
@@ -247,7 +248,7 @@ func (noMiss) Miss(string) {}
 // Nobody waits for a report that hangs: no lookup, and not the end of Start. Those that wait behind it
 // do not pile up, and do not hold what was known at each of them.
 func TestReportThatHangs(t *testing.T) {
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		const reads, kinds, most = 64, 4000, 1024 // most is how many calls wait
 		calls, hang, start := 0, make(chan struct{}), time.Now()
 		server := newServer(fakeapi.Aggregated())
@@ -301,7 +302,7 @@ func TestReportThatHangs(t *testing.T) {
 func TestCallbackThatPanics(t *testing.T) {
 	for name, fail := range map[string]func(){"panic": func() { panic("broken") }, "Goexit": runtime.Goexit} {
 		panics := countPanics(t)
-		fakeapi.InBubble(t, func(t *testing.T) {
+		bubble.Run(t, func(t *testing.T) {
 			calls := 0
 			failing := noMiss{func() { calls++; fail() }}
 			m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{Metrics: failing})

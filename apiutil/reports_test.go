@@ -25,6 +25,7 @@ import (
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/fakeapi/bubble"
 )
 
 // statusText writes down a status. Times count from start; "-" is one that is zero.
@@ -45,7 +46,7 @@ func statusText(m *apiutil.DynamicRESTMapper, start time.Time) string {
 
 // Healthz says since when the document has failed, and why.
 func TestHealthzSaysSinceWhenAndWhy(t *testing.T) {
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: time.Second, MaxAge: time.Hour})
 		server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
@@ -124,7 +125,7 @@ func (m *recordedMetrics) take() (lines []string) {
 // A server behind a path of a proxy has the same classes of paths.
 func TestMetricsBehindPrefix(t *testing.T) {
 	for _, prefix := range []string{"/k8s/clusters/c-1", "/apis-of/mine", "/api"} {
-		fakeapi.InBubble(t, func(t *testing.T) {
+		bubble.Run(t, func(t *testing.T) {
 			server, metrics := newServer(fakeapi.Aggregated()), &recordedMetrics{}
 			cfg := server.Config()
 			cfg.Host += prefix
@@ -148,7 +149,7 @@ func TestMetricsBehindPrefix(t *testing.T) {
 
 // If very much has changed, the line names a part of it.
 func TestLogOfManyChanges(t *testing.T) {
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		log, logger := newTestLog()
 		server := newServer(fakeapi.Aggregated())
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
@@ -211,7 +212,7 @@ func debugGet(t *testing.T, h http.Handler, target, accept string) *httptest.Res
 // The page has the status, what is known, and by name what was read, what changed and what lookups
 // did not find, the latest first. It sends no request. The log has the same lines.
 func TestDebugHandler(t *testing.T) {
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
 		log, logger := newTestLog()
 		m := newMapper(
@@ -262,7 +263,7 @@ func TestDebugHandler(t *testing.T) {
 
 // The number of kept lines is bounded. They are there also from before somebody asks for the page.
 func TestDebugKeepsTheLatest(t *testing.T) {
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		readAll(t, m)
@@ -299,7 +300,7 @@ func TestDebugKeepsTheLatest(t *testing.T) {
 // The page is HTML that no group, kind or error can break out of, and does not grow with the kinds that are
 // served. A server that repeats the token that it was sent does not get it onto the page.
 func TestDebugPageIsSafe(t *testing.T) {
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		const evil = "<script>alert(1)</script>"
 		server := fakeapi.New(fakeapi.Typical(300, 2, 10)...)
 		token := server.Config().BearerToken

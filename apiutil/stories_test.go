@@ -24,6 +24,7 @@ import (
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/fakeapi/bubble"
 )
 
 var rewriteScripts = flag.Bool("rewrite", false, "write what the scripts in testdata print into them")
@@ -49,7 +50,7 @@ func TestStories(t *testing.T) {
 			t.Run(strings.TrimSuffix(filepath.Base(path), ".txt")+"/"+title, func(t *testing.T) {
 				eachMode(t, storyModes(path, story), func(t *testing.T, forms fakeapi.Forms) {
 					for turn := range storyTurns(story) {
-						fakeapi.InBubble(t, func(t *testing.T) {
+						bubble.Run(t, func(t *testing.T) {
 							s := &storyStage{t: t, forms: forms, traced: isTraced(path), alone: storyTurns(story) == 1}
 							got := s.play(story, turn)
 							if *rewriteScripts {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/fakeapi/bubble"
 )
 
 type subscriber struct {
@@ -92,7 +93,7 @@ func TestSubscribersShareNothing(t *testing.T) {
 
 // A subscriber costs little while the server says the same, also one that has not taken what there is.
 func TestSubscriberCostsLittleWhileNothingChanges(t *testing.T) {
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		server := fakeapi.New(fakeapi.Typical(100, 1, 50)...)
 		server.SetForms(fakeapi.Legacy())
 		server.SetLatency(time.Millisecond)

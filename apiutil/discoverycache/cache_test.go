@@ -28,6 +28,7 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/apiutil/discoverycache"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/fakeapi/bubble"
 )
 
 // The stories in apiutil/testdata/stories/discovery.txt play what a cache does over time, with deferred mappers over
@@ -186,7 +187,7 @@ func TestOutageIsNeverAnEmptyAPI(t *testing.T) {
 		for name, fault := range faults {
 			for place, at := range places {
 				t.Run(form+"/"+name+" at "+place, func(t *testing.T) {
-					fakeapi.InBubble(t, func(t *testing.T) {
+					bubble.Run(t, func(t *testing.T) {
 						server := newServer(speaks)
 						opts := apiutil.DynamicRESTMapperOptions{RequestTimeout: 10 * time.Second}
 						cold, warm := newCacheTest(t, server, opts), newCacheTest(t, server, opts)

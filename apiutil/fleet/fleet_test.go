@@ -24,6 +24,7 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/apiutil/fleet"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/fakeapi/bubble"
 )
 
 // The stories in apiutil/testdata/stories/fleet.txt play what a fleet does over time.
@@ -80,7 +81,7 @@ func (f *fleetTest) join(t *testing.T, cluster string, mapper meta.RESTMapper) (
 }
 
 func TestEngageErrors(t *testing.T) {
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		f := newFleetTest()
 		m := f.newMapper(t)
 		leave := f.join(t, "a", m)
@@ -127,7 +128,7 @@ func TestEngageErrors(t *testing.T) {
 }
 
 func TestFleetStartsItsMappers(t *testing.T) {
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		f := newFleetTest()
 		m := f.newMapper(t)
 		leave := f.join(t, "a", m)
@@ -245,7 +246,7 @@ func wantSoon(t *testing.T, what string, holds func() bool) {
 
 // The page of a fleet has the status of each cluster, and the page of one.
 func TestDebugHandler(t *testing.T) {
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		f := newFleetTest()
 		m := f.newMapper(t)
 		must(m.RESTMapping(widget, "v1"))

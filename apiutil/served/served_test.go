@@ -24,6 +24,7 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/apiutil/served"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/fakeapi/bubble"
 )
 
 // The stories in apiutil/testdata/stories play what these functions do over time: is-served, served, wait and run.
@@ -33,7 +34,7 @@ func TestListBelongsToTheCaller(t *testing.T) {
 	gadgets := serving("example.org", "Gadget")
 	for name, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
 		t.Run(name, func(t *testing.T) {
-			fakeapi.InBubble(t, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T) {
 				server := fakeapi.New(widgets, gadgets, serving("example.net", "Other"))
 				server.SetForms(forms)
 				m := mapperOf(server, apiutil.DynamicRESTMapperOptions{})
@@ -65,7 +66,7 @@ func TestListBelongsToTheCaller(t *testing.T) {
 
 // The hint is there for an error in an error, and on the debug page; a lookup's own error is upstream's.
 func TestHint(t *testing.T) {
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		m := mapperOf(fakeapi.New(widgets), apiutil.DynamicRESTMapperOptions{})
 		_, noMatch := m.RESTMapping(widget, "v3")
 		err := fmt.Errorf("wrapped: %w", noMatch)
@@ -114,7 +115,7 @@ func TestRunThatReturnsNilIsLogged(t *testing.T) {
 	if strings.HasPrefix(reflect.TypeFor[apiutil.DynamicRESTMapper]().PkgPath(), "sigs.k8s.io/") {
 		want = 0 // in the patched controller-runtime, a mapper without a Logger logs to ctrl.Log
 	}
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		lines := &log{}
 		ctx := logr.NewContext(context.Background(), funcr.New(lines.add, funcr.Options{}))
 		m := mapperOf(fakeapi.New(widgets), apiutil.DynamicRESTMapperOptions{})
@@ -129,7 +130,7 @@ func TestRunThatReturnsNilIsLogged(t *testing.T) {
 }
 
 func TestRunIsNotCalledAfterTheEnd(t *testing.T) {
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		m := mapperOf(fakeapi.New(widgets), apiutil.DynamicRESTMapperOptions{})
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -141,7 +142,7 @@ func TestRunIsNotCalledAfterTheEnd(t *testing.T) {
 }
 
 func TestPanicOfRunReachesTheCaller(t *testing.T) {
-	fakeapi.InBubble(t, func(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
 		m := mapperOf(fakeapi.New(widgets), apiutil.DynamicRESTMapperOptions{})
 		defer func() {
 			if recover() != "from run" {

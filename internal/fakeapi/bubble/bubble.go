@@ -2,7 +2,7 @@
 
 //go:build go1.25
 
-package fakeapi
+package bubble
 
 import (
 	"testing"
@@ -12,9 +12,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// InBubble runs a test in virtual time. Then it gives requests that nobody waits for any more the time to end, by their
+// Run runs a test in virtual time. Then it gives requests that nobody waits for any more the time to end, by their
 // timeouts, and fails the test if a goroutine remains.
-func InBubble(t *testing.T, test func(t *testing.T)) {
+func Run(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	synctest.Test(t, func(t *testing.T) {
