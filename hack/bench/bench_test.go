@@ -167,8 +167,10 @@ func (e *endpoint) traffic(b *testing.B, n float64, prefix, per string) {
 	b.ReportMetric(docBytes/n, prefix+"doc-B"+per)
 }
 
-// groupsOf describes a server with 2 versions and 3 kinds in each group.
-func groupsOf(n int) []fakeapi.Group { return fakeapi.Typical(n, 2, 3) }
+const versionsOfGroup = 2
+
+// groupsOf describes a server with 3 kinds in each version of a group.
+func groupsOf(n int) []fakeapi.Group { return fakeapi.Typical(n, versionsOfGroup, 3) }
 
 var unique int
 
@@ -286,18 +288,27 @@ var lookups = []lookup{
 	lookupOf("ResourceSingularizer", func(m meta.RESTMapper, q *query) (string, error) { return m.ResourceSingularizer(q.full.Resource) }),
 }
 
-// floor is the least that a lookup can do: it finds the kind in one map and copies the mapping that it hands out.
-type floor map[schema.GroupKind]*meta.RESTMapping
+// floor is the least that a lookup can do: it finds the kind in one map and copies the mappings that it hands out.
+type floor struct {
+	one map[schema.GroupKind]*meta.RESTMapping
+	all map[schema.GroupKind]*[versionsOfGroup]meta.RESTMapping
+}
 
 // newFloor has the kinds of the groups, as a mapper knows them.
 func newFloor(b *testing.B, groups int, mapper meta.RESTMapper) floor {
-	f := floor{}
+	f := floor{
+		one: map[schema.GroupKind]*meta.RESTMapping{},
+		all: map[schema.GroupKind]*[versionsOfGroup]meta.RESTMapping{},
+	}
 	for _, g := range groupsOf(groups) {
 		for _, r := range g.Versions[0].Resources {
 			gk := schema.GroupKind{Group: g.Name, Kind: r.Kind}
-			mapping, err := mapper.RESTMapping(gk)
+			mappings, err := mapper.RESTMappings(gk)
 			must(b, err)
-			f[gk] = mapping
+			f.one[gk], f.all[gk] = mappings[0], new([versionsOfGroup]meta.RESTMapping)
+			for i, mapping := range mappings {
+				f.all[gk][i] = *mapping
+			}
 		}
 	}
 	return f
@@ -305,12 +316,31 @@ func newFloor(b *testing.B, groups int, mapper meta.RESTMapper) floor {
 
 //go:noinline
 func (f floor) find(gk schema.GroupKind) *meta.RESTMapping {
-	found, ok := f[gk]
+	found, ok := f.one[gk]
 	if !ok {
 		return nil
 	}
 	mapping := *found
 	return &mapping
+}
+
+// findAll allocates once: the list and the mappings that it points to.
+//
+//go:noinline
+func (f floor) findAll(gk schema.GroupKind) []*meta.RESTMapping {
+	found, ok := f.all[gk]
+	if !ok {
+		return nil
+	}
+	var copied struct {
+		list     [versionsOfGroup]*meta.RESTMapping
+		mappings [versionsOfGroup]meta.RESTMapping
+	}
+	copied.mappings = *found
+	for i := range copied.mappings {
+		copied.list[i] = &copied.mappings[i]
+	}
+	return copied.list[:]
 }
 
 // BenchmarkHit: lookups of known kinds, one goroutine.
@@ -361,6 +391,12 @@ func benchmarkHits(b *testing.B, run func(b *testing.B, hit func(n int) error)) 
 		}
 		each("floor", "floor", func(q *query) error {
 			if bare.find(q.gk) == nil {
+				return errors.New("not in the map")
+			}
+			return nil
+		})
+		each("floor-of-a-list", "floor", func(q *query) error {
+			if bare.findAll(q.gk) == nil {
 				return errors.New("not in the map")
 			}
 			return nil
