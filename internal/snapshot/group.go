@@ -322,6 +322,24 @@ func (g *Group) sameAsDocument(documented *Group) bool {
 	return true
 }
 
+// contradicts reports whether live reads have found other versions in g than the document has, or other resources in one
+// of them. Reads that failed have found nothing. g is nil if live reads have found that the group is gone.
+func (g *Group) contradicts(documented *Group) bool {
+	if g == nil || len(g.versions) != len(documented.versions) {
+		return true
+	}
+	for _, version := range documented.versions {
+		i := g.indexOf(version.Name)
+		if i < 0 || g.removed(i) {
+			return true
+		}
+		if !version.onlyListed() && !g.versions[i].Table.sameAnswers(version.Table) {
+			return true
+		}
+	}
+	return false
+}
+
 // sameAsDocument reports whether a document says of a version what is known of it. A document that only lists the
 // version says no more than its name.
 func (v *Version) sameAsDocument(documented *Version) bool {

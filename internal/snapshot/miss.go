@@ -99,7 +99,7 @@ func (q *Query) versionsToProve(g *Group, p Progress) []string {
 
 // proved reports whether it is known as of the lookup's beginning what a version serves. Each of these proves it:
 //
-//	the document, for groups that the lookup does not name, if it has the version's resources
+//	the document, for groups that the lookup does not name, if it has the version's resources and nothing contradicts it
 //	the document, likewise, if it is all that is known of the group and does not have the version
 //	the first document, for a lookup that began before the mapper had read anything
 //	a read of the version's own path that began after the lookup, whoever made it
@@ -115,13 +115,14 @@ func (s *Snapshot) proved(g *Group, version string, q *Query, p Progress) bool {
 
 // DocumentProves reports whether the document proves what a version serves, so that it does not matter to the lookup
 // whether the version's own path can be read: the lookup does not name the group, the document has the resources of
-// the version, and no live read has found anything else.
+// the version, and no live read has found anything else in the group. A document that has one version wrong lags, and
+// may have the others wrong, too.
 func (s *Snapshot) DocumentProves(q *Query, group, version string) bool {
 	if q.namesGroup(group) || !s.Aggregated() {
 		return false
 	}
-	table := s.documented(group).table(version)
-	return table != nil && s.Group(group).table(version).sameAnswers(table)
+	documented := s.documented(group)
+	return documented.table(version) != nil && !s.Group(group).contradicts(documented)
 }
 
 // documentProvesAbsence reports whether the document proves that the server does not have a version.
