@@ -2,7 +2,7 @@
 
 // Package adopters compares stock with both installations by other people's tests, by name: upstream's own
 // (hack/test.sh -matrix runs TestUpstream), and those of operators, unmodified except for one line and from
-// the Go module proxy or their repository. Five operators are also at work on a real API server, while
+// the Go module proxy or their repository. Six operators are also at work on a real API server, while
 // CRDs come late, change and go. operators.yaml lists the operators. In hack/proof:
 //
 //	go test ./adopters -v -timeout 0 -run TestAdopters/JobSet/tests -args -page /tmp/page.md [-packages 12]
@@ -483,5 +483,51 @@ func TestComparison(t *testing.T) {
 		" 3 passed, 2 failed; 2 passed, 2 failed, 1 absent"
 	if said != want {
 		t.Errorf("a patched tree with tests that are worse, better, absent and new:\ngot  %s\nwant %s", said, want)
+	}
+}
+
+// An edit must be refused unless the file has its text exactly once.
+func TestEdit(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "main.go")
+	for old, want := range map[string]string{
+		"once":   "new twice twice",
+		"twice":  "once twice twice", // as it was
+		"absent": "once twice twice",
+		"":       "once twice twice",
+	} {
+		if err := os.WriteFile(file, []byte("once twice twice"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		refused := edit{File: "main.go", Old: old, New: "new"}.apply(dir)
+		got, err := os.ReadFile(file)
+		if err != nil || string(got) != want || (refused == nil) != (old == "once") {
+			t.Errorf("the edit of %q: %v, and the file has %q, want %q", old, errors.Join(refused, err), got, want)
+		}
+	}
+}
+
+// A column that does not exist would leave out an edit, or let a step be missed, without a word.
+func TestColumns(t *testing.T) {
+	var known struct{ Operators []operator }
+	if err := yaml.Unmarshal(table, &known); err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range known.Operators {
+		if op.Live == nil {
+			continue
+		}
+		var named []string
+		for _, e := range op.Live.Edits {
+			named = append(named, e.In...)
+		}
+		for _, s := range op.Live.Steps {
+			named = append(named, s.Must...)
+		}
+		for _, side := range named {
+			if !slices.Contains(sides, side) {
+				t.Errorf("%s names the column %q in operators.yaml; there are %v", op.Name, side, sides)
+			}
+		}
 	}
 }

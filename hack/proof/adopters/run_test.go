@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -32,6 +33,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/cert"
@@ -55,8 +57,10 @@ type scenario struct {
 	About, Main string
 	Args        []string
 	CRDs        []struct{ Folder, Module, VersionOf string }
+	Edits       []edit
 	Steps       []struct {
 		What  string
+		Must  []string
 		Do    []action
 		Until struct {
 			Object    *unstructured.Unstructured
@@ -65,10 +69,30 @@ type scenario struct {
 	}
 }
 
+// edit replaces a text that a file of the operator has exactly once, on the sides of In; on all if In is empty.
+type edit struct {
+	File, Old, New string
+	In             []string
+}
+
+// apply edits the file in a tree.
+func (e edit) apply(dir string) error {
+	file := filepath.Join(dir, filepath.FromSlash(e.File))
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if n := bytes.Count(text, []byte(e.Old)); n != 1 {
+		return fmt.Errorf("%s has %q %d times instead of once: correct edits in operators.yaml", e.File, e.Old, n)
+	}
+	return os.WriteFile(file, bytes.Replace(text, []byte(e.Old), []byte(e.New), 1), 0o644)
+}
+
 // action is one of these.
 type action struct {
 	Apply, Remove, Publish *unstructured.Unstructured
 	Pause                  metav1.Duration
+	Restart                bool
 }
 
 // live runs the scenario on each side, with an API server of its own.
@@ -83,7 +107,7 @@ func (c *adoption) live(p *report.Page) {
 		times := slices.Repeat([]string{"–"}, len(rows))
 		if c.trees[side] != "" {
 			var wrong string
-			if times, wrong = c.liveOn(c.trees[side], assets); wrong != "" && side != "upstream" {
+			if times, wrong = c.liveOn(side, assets); wrong != "" {
 				c.Errorf("with %s, %s", side, wrong)
 			}
 		}
@@ -105,8 +129,14 @@ type cluster struct {
 	tarballs string
 }
 
-// liveOn returns how long each step took, and the first that did not come.
-func (c *adoption) liveOn(dir, assets string) (times []string, wrong string) {
+// liveOn returns how long each step took, and the first that did not come although it must on this side.
+func (c *adoption) liveOn(side, assets string) (times []string, wrong string) {
+	dir, missed := c.trees[side], false
+	for _, e := range c.Live.Edits {
+		if len(e.In) == 0 || slices.Contains(e.In, side) {
+			c.Must(e.apply(dir))
+		}
+	}
 	c.output(dir, "go", "build", "-trimpath", "-o", dir+".bin", c.Live.Main)
 	plane, err := control.Start(c.Ctx, assets, 1)
 	c.Must(err)
@@ -130,31 +160,48 @@ func (c *adoption) liveOn(dir, assets string) (times []string, wrong string) {
 	kubeconfig := filepath.Join(c.TempDir(), "kubeconfig")
 	c.Must(os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}],
 clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], users: [{name: c, user: {token: %q}}]}`, cfg.Host, cfg.BearerToken), 0o600))
-	operator := c.command(dir, []string{"KUBECONFIG=" + kubeconfig}, append([]string{dir + ".bin"}, c.Live.Args...)...)
 	var said bytes.Buffer
-	operator.Stdout, operator.Stderr = &said, &said
-	c.Must(operator.Start())
-	defer func() {
+	var operator *exec.Cmd
+	start := func() {
+		operator = c.command(dir, []string{"KUBECONFIG=" + kubeconfig}, append([]string{dir + ".bin"}, c.Live.Args...)...)
+		operator.Stdout, operator.Stderr = &said, &said
+		c.Must(operator.Start())
+	}
+	stop := func() {
 		_ = operator.Process.Kill()
 		_ = operator.Wait()
-		if wrong != "" || c.Failed() {
+	}
+	start()
+	defer func() {
+		stop()
+		if missed || c.Failed() {
 			c.Logf("the operator said at last:\n%s", said.Bytes()[max(0, said.Len()-1000):])
 		}
 	}()
 	var began time.Time
 	for _, s := range c.Live.Steps {
 		for _, a := range s.Do {
+			if a.Restart {
+				stop()
+				start()
+			}
 			on.do(s.What, a)
 			began = time.Now()
 		}
 		err := on.eventually(giveUp, func() error { return on.is(s.Until.Object, s.Until.Condition) })
 		took := report.Rounded(time.Since(began))
 		if err != nil {
-			took = fmt.Sprintf("**not within %v**: %v", giveUp, err)
-			wrong = cmp.Or(wrong, s.What+": "+took)
+			took, missed = fmt.Sprintf("**not within %v**: %v", giveUp, err), true
+			must := s.Must
+			if len(must) == 0 {
+				must = sides[1:]
+			}
+			if slices.Contains(must, side) {
+				wrong = cmp.Or(wrong, s.What+": "+took)
+			}
 		}
 		c.Must(c.Ctx.Err())
-		c.Logf("%s: %s: %s", filepath.Base(dir), s.What, took)
+		c.Logf("%s: %s: %s", side, s.What, took)
 		times = append(times, took)
 	}
 	return times, wrong
@@ -177,6 +224,7 @@ func (c *cluster) eventually(most time.Duration, try func() error) (err error) {
 
 // do does what must work on an API server.
 func (c *cluster) do(what string, a action) {
+	remove := c.remove(a.Remove)
 	err := c.eventually(settled, func() error {
 		switch {
 		case a.Apply != nil:
@@ -184,9 +232,7 @@ func (c *cluster) do(what string, a action) {
 		case a.Publish != nil:
 			return c.publish(a.Publish)
 		case a.Remove != nil:
-			if err := c.of(a.Remove).Delete(c.Ctx, a.Remove.GetName(), metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-				return errors.Join(fmt.Errorf("%s is still there", a.Remove.GetName()), err)
-			}
+			return remove()
 		}
 		return nil
 	})
@@ -211,6 +257,24 @@ func (c *cluster) apply(o *unstructured.Unstructured) error {
 	version, _ := versions[0].(map[string]any)["name"].(string)
 	_, err = c.client.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).List(c.Ctx, metav1.ListOptions{Limit: 1})
 	return errors.Join(c.is(o, "Established"), err)
+}
+
+// remove makes a function that deletes an object, and returns an error until it is gone. The operator may have
+// put another one in its place by then.
+func (c *cluster) remove(o *unstructured.Unstructured) func() error {
+	var uid types.UID
+	return func() error {
+		is, err := c.of(o).Get(c.Ctx, o.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && uid != "" && uid != is.GetUID() {
+			return nil
+		}
+		if err == nil {
+			uid = is.GetUID()
+			this := metav1.NewUIDPreconditions(string(uid))
+			err = c.of(o).Delete(c.Ctx, o.GetName(), metav1.DeleteOptions{Preconditions: this})
+		}
+		return errors.Join(fmt.Errorf("%s is still there", o.GetName()), err)
+	}
 }
 
 // publish does source-controller's part: it serves an object as the tarball of a chart, and
