@@ -304,13 +304,19 @@ func (l *load) growth(samples map[string][]float64) {
 			l.Text("The run was too short to tell what grows.\n")
 			return
 		}
-		first, last := slices.Min(warmed[:third]), slices.Min(warmed[len(warmed)-third:])
+		first, last := atRest(warmed[:third]), atRest(warmed[len(warmed)-third:])
 		if last > (1+grows)*first {
 			l.Broken("%s: grew from %.0f to %.0f", name, first, last)
 		}
 		rows = append(rows, []string{name, fmt.Sprintf("%.0f", first), fmt.Sprintf("%.0f", last), fmt.Sprintf("%+.2f %%", 100*(last/first-1))})
 	}
 	l.Table([]string{"at rest", "warm", "at the end", "growth"}, rows...)
+}
+
+// atRest returns the value that a tenth of the samples do not exceed. Most samples are above it, because something is
+// going on. A few may be far below: while many watches pause after an event, they have fewer goroutines.
+func atRest(samples []float64) float64 {
+	return slices.Sorted(slices.Values(samples))[len(samples)/10]
 }
 
 // follower is a client, a cache and a handler that follow a kind: Thing.
