@@ -27,8 +27,8 @@
 //
 // Two alerts that are worth having:
 //
-//	time() - controller_runtime_restmapper_last_success_timestamp_seconds > 3 * 600   # RefreshInterval: 10 minutes
-//	rate(controller_runtime_restmapper_misses_total{outcome="absent"}[5m]) > 1        # something polls for an absent kind
+//	time() - controller_runtime_restmapper_last_success_timestamp_seconds > 3 * 600  # RefreshInterval: 10 minutes
+//	rate(controller_runtime_restmapper_misses_total{outcome="absent"}[5m]) > 1       # something polls for an absent kind
 package restmappermetrics
 
 import (

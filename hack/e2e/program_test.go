@@ -142,7 +142,7 @@ func httpDo(ctx context.Context, method, address, path string) (code int, body s
 type edits map[string][]string
 
 // build builds a program of examples, and returns its path: "stock" as it stands; "fork" in a copy of its
-// module that hack/fork has worked on; any other way in a copy with controller-runtime as it is. What edits import of
+// module that hack/fork has worked on; any other way uses a copy with controller-runtime as it is. What edits import of
 // this repository comes from here.
 func build(ctx context.Context, t *testing.T, name, way string, edits edits) (binary string) {
 	t.Helper()

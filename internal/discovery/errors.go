@@ -106,14 +106,14 @@ func (c *Client) describe(x *exchange) string {
 // there was a complete answer. A connection that is refused is an answer: it costs nobody time.
 func Unanswered(err error) bool { return isTimeout(err) && !errors.Is(err, ErrNotSent) }
 
-// isTimeout reports whether an error, or one that it wraps, says that it is a timeout.
+// isTimeout reports whether an error, or one that it wraps, is a timeout.
 func isTimeout(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// GivesNoAnswer reports whether what a version's last read has met says that nobody answers for it: the time of the
-// read was over, or the document marks the version as stale.
+// GivesNoAnswer reports whether err, with which a version's last read ended, is a timeout of that read or the mark of a
+// version as stale in the document: nobody answers for the version.
 func GivesNoAnswer(err error) bool { return Unanswered(err) || errors.Is(err, errMarkedStale) }
 
 var errMarkedStale = errors.New("the server marks this version as stale: what serves it does not answer")

@@ -107,8 +107,9 @@ type failedAttempt struct {
 	err error
 }
 
-// NotAnswering returns the versions that are being read and do not answer, each with an error. Only the version's own
-// path tells whether what is known of it still holds. An aggregated document tells of all versions, so there are none.
+// NotAnswering returns the versions that are being read and do not answer, each with an error. Only a read
+// of the version's own path can confirm what is known of it. An aggregated document confirms all versions, so there are
+// none.
 func (r *Reloader) NotAnswering() map[schema.GroupVersion]error {
 	if r.Snapshot().Aggregated() {
 		return nil

@@ -33,7 +33,8 @@ func Hint(s *snapshot.Snapshot, err error) string {
 	return strings.Join(shortened(places), ", ")
 }
 
-// wantedBy returns what tells whether a lookup that ended with a NoMatch was about a resource, or nil if err has none.
+// wantedBy returns a function that reports whether a lookup that ended with the NoMatch in err was about a resource, or nil
+// if err has none.
 func wantedBy(err error) func(*snapshot.Resource) bool {
 	var noKind *meta.NoKindMatchError
 	if errors.As(err, &noKind) {
@@ -52,7 +53,7 @@ func wantedBy(err error) func(*snapshot.Resource) bool {
 // maxNamed is how many names a line of the log has, or a hint.
 const maxNamed = 20
 
-// shortened returns names, or the first of them and a word that says that there are more.
+// shortened returns names, or the first of them and a note that there are more.
 func shortened(names []string) []string {
 	if len(names) > maxNamed {
 		return append(names[:maxNamed], "and more")

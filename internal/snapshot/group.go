@@ -322,8 +322,8 @@ func (g *Group) sameAsDocument(documented *Group) bool {
 	return true
 }
 
-// contradicts reports whether live reads have found other versions in g than the document has, or other resources in one
-// of them. Reads that failed have found nothing. g is nil if live reads have found that the group is gone.
+// contradicts reports whether live reads have found other versions in g than the document has, or other resources in
+// one of them. Reads that failed have found nothing. g is nil if live reads have found that the group is gone.
 func (g *Group) contradicts(documented *Group) bool {
 	if g == nil || len(g.versions) != len(documented.versions) {
 		return true

@@ -8,9 +8,10 @@ import "slices"
 //
 //   - Only the 404 of a version's own path marks the version as removed (R1). Documents and group discovery add
 //     versions, update them and put them in order.
-//   - Of two reads the one that began later counts (R2), unless it is a document that only repeats what it had of a group:
-//     that is no news of the group. It confirms what came from the document, and changes nothing else. Groups of which a
-//     document says the same as the one before are the same *Group (Document.Successor), so news is another pointer.
+//   - Of two reads the one that began later counts (R2), unless it is a document that only repeats what it had of a
+//     group: that is no news of the group. It confirms what came from the document, and changes nothing else. Groups of
+//     which a document says the same as the one before are the same *Group (Document.Successor), so news is another
+//     pointer.
 //   - The first document after a reset is news of every group (R4).
 
 // WithDocument records a read of the document that began at a sequence number and found doc.

@@ -99,7 +99,7 @@ func (q *Query) versionsToProve(g *Group, p Progress) []string {
 
 // proved reports whether it is known as of the lookup's beginning what a version serves. Each of these proves it:
 //
-//	the document, for groups that the lookup does not name, if it has the version's resources and nothing contradicts it
+//	the document, for groups that the lookup does not name, if it has the version's resources and is not contradicted
 //	the document, likewise, if it is all that is known of the group and does not have the version
 //	the first document, for a lookup that began before the mapper had read anything
 //	a read of the version's own path that began after the lookup, whoever made it

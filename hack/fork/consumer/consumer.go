@@ -419,8 +419,8 @@ func (j *job) buildFailed(err error) error {
 	)
 }
 
-// unavailable reports whether in this line the go command says that it could not
-// get a module, or may not use it. That has nothing to do with the fork.
+// unavailable reports whether this line of the go command's output is about a module that it could not
+// get, or may not use. That has nothing to do with the fork.
 func unavailable(line string) bool {
 	return containsAny(
 		line,

@@ -123,7 +123,7 @@ const apiutilDir = "pkg/client/apiutil"
 // white-box test.
 var mapperFiles = []string{"restmapper.go", "errors.go", "restmapper_wb_test.go"}
 
-// putMapper puts our mapper in place of upstream's.
+// putMapper replaces upstream's mapper by ours.
 func (d *draft) putMapper() error {
 	for _, name := range mapperFiles {
 		if _, err := d.upstream(path.Join(apiutilDir, name)); err != nil {
