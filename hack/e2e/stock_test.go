@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,13 +26,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
-	clocktesting "k8s.io/utils/clock/testing"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -738,16 +741,22 @@ func (s *stock) watcher(mgr manager.Manager, kind Kind, seen *seen) {
 }
 
 // source.Kind asks again every 10 seconds, until CacheSyncTimeout.
+// It asks, and asks again ten seconds later.
 func watchFindsLateCRD(s *stock) {
 	kind, seen := s.kind("Widget", "v1"), &seen{}
 	mgr := s.manager(manager.Options{})
 	s.watcher(mgr, kind, seen)
 	run(s.T, mgr)
 	path := "/apis/" + s.group + "/v1"
-	eventually(s.T, "the controller to ask for the kind", func() bool { return s.wire.requests(path)+s.wire.requests("/apis") > 0 })
+	asked := func() bool { return s.wire.requests(path)+s.wire.requests("/apis") > 0 }
+	eventually(s.T, "the controller to ask for the kind", asked)
+	first := time.Now()
 	s.install(kind)
 	s.make(kind, "one")
 	eventually(s.T, "the object to be reconciled", func() bool { return seen.took("one") })
+	if after := time.Since(first); after < 9*time.Second || after > 20*time.Second {
+		s.Errorf("the object was reconciled %v after the first question; want that the controller asks again after ten seconds", after)
+	}
 }
 
 func watchOfAbsentKindExits(s *stock) {
@@ -908,16 +917,28 @@ func any404IsAbsence(s *stock) {
 }
 
 // An answer that is no 404 is an error, and no NoMatch.
+// Every answer for a version but a 404 is an error.
 func unreadableVersion(s *stock) {
-	mapper := s.mapper()
-	s.warm(mapper)
-	s.wire.setAnswer(func(*http.Request) *http.Response {
-		return plainAnswer(http.StatusInternalServerError, "no answer")
-	})
-	_, err := mapper.RESTMapping(s.kind("Widget", "v1").groupKind(), "v1")
-	s.says(err, fmt.Sprintf("failed to get API group resources: unable to retrieve the complete list of server APIs: %s/v1: ", s.group))
-	if meta.IsNoMatchError(err) {
-		s.Errorf("the error is %v; want none that is a NoMatch", err)
+	lookup := func(answer *http.Response) error {
+		mapper := s.mapper()
+		s.warm(mapper)
+		s.wire.setAnswer(func(*http.Request) *http.Response { return answer })
+		defer s.wire.setAnswer(nil)
+		_, err := mapper.RESTMapping(s.kind("Widget", "v1").groupKind(), "v1")
+		return err
+	}
+	for _, code := range []int{
+		http.StatusOK, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests,
+		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
+	} {
+		err := lookup(plainAnswer(code, "no document"))
+		s.says(err, fmt.Sprintf("failed to get API group resources: unable to retrieve the complete list of server APIs: %s/v1: ", s.group))
+		if meta.IsNoMatchError(err) {
+			s.Errorf("after %d the error is %v; want none that is a NoMatch", code, err)
+		}
+	}
+	if err := lookup(plainAnswer(http.StatusNotFound, "no document")); !meta.IsNoMatchError(err) {
+		s.Errorf("after 404 the error is %v; want NoMatch", err)
 	}
 }
 
@@ -993,24 +1014,47 @@ func memoryCacheEmptyVersion(s *stock) {
 	}
 }
 
-// A reflector whose lists fail pauses longer and longer, and begins again every two minutes. literalTexts compares the
-// numbers with client-go's.
+// An informer whose path is not served pauses longer and longer, and begins again every two minutes. It runs for two days
+// in virtual time.
 func reflectorPauses(s *stock) {
-	backoff := wait.Backoff{Duration: 800 * time.Millisecond, Cap: 30 * time.Second, Steps: 38, Factor: 2, Jitter: 1}
-	now := clocktesting.NewFakeClock(time.Now())
-	next := backoff.DelayWithReset(now, 2*time.Minute)
-	var pauses []time.Duration
-	for range 10_000 {
-		pause := next()
-		now.Step(pause)
-		pauses = append(pauses, pause)
-	}
-	slices.Sort(pauses)
-	shortest, median, longest := pauses[0], pauses[len(pauses)/2], pauses[len(pauses)-1]
-	s.Logf("pauses: %v, %v, %v", shortest, median, longest)
-	if shortest < 800*time.Millisecond || median < 5*time.Second || median > 15*time.Second || longest < 30*time.Second || longest > time.Minute {
-		s.Errorf("the pauses are %v at least, %v in the median, %v at most; want about 1 s, 10 s, 1 min", shortest, median, longest)
-	}
+	synctest.Test(s.T, func(t *testing.T) {
+		var pauses []time.Duration
+		var last time.Time
+		absent := func() error {
+			if now := time.Now(); now.After(last) { // a try may send more than one request
+				if !last.IsZero() {
+					pauses = append(pauses, now.Sub(last))
+				}
+				last = now
+			}
+			return apierrors.NewNotFound(schema.GroupResource{Group: "example.com", Resource: "widgets"}, "")
+		}
+		informer := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{
+			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, absent() },
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, absent() },
+		}, &unstructured.Unstructured{}, 0, nil)
+		// client-go's own handler sleeps until the real time of day.
+		must(t, informer.SetWatchErrorHandlerWithContext(func(context.Context, *toolscache.Reflector, error) {}))
+		ctx, cancel := context.WithTimeout(t.Context(), 48*time.Hour)
+		defer cancel()
+		informer.RunWithContext(ctx)
+
+		again := 0 // from a pause of over ten seconds to one of a first try
+		for i, pause := range pauses[1:] {
+			if pauses[i] > 10*time.Second && pause < 1600*time.Millisecond {
+				again++
+			}
+		}
+		slices.Sort(pauses)
+		shortest, median, longest := pauses[0], pauses[len(pauses)/2], pauses[len(pauses)-1]
+		s.Logf("%d pauses: %v, %v, %v; they have begun again %d times", len(pauses), shortest, median, longest, again)
+		if shortest < 800*time.Millisecond || median < 5*time.Second || median > 15*time.Second || longest < 30*time.Second || longest > time.Minute {
+			s.Errorf("the pauses are %v at least, %v in the median, %v at most; want about 1 s, 10 s, 1 min", shortest, median, longest)
+		}
+		if every := 48 * time.Hour / time.Duration(max(again, 1)); every < 2*time.Minute || every > 4*time.Minute {
+			s.Errorf("the pauses begin again every %v; want somewhat more than two minutes", every)
+		}
+	})
 }
 
 // literalTexts looks for texts that pages quote from logs, and for defaults, in the source of the modules.

@@ -46,7 +46,7 @@ var (
 	page     = flag.String("page", "", "the page to write; empty: no operator is run")
 	packages = flag.Int("packages", 12, "how many packages of each operator are tested at most")
 	releases = flag.String("lines", "", "releases, v0.20.4,v0.25.2 say; default: the newest tested one of each line")
-	folders  = flag.String("folders", "./pkg/client/...,./pkg/cache/...,./pkg/cluster/...,./pkg/manager/...,./pkg/controller/...,./pkg/builder/...,./pkg/handler", "of upstream's packages")
+	folders  = flag.String("folders", "./pkg/client/...,./pkg/cache/...,./pkg/cluster/...,./pkg/manager/...,./pkg/controller/...,./pkg/builder/...,./pkg/handler,./pkg/source", "of upstream's packages")
 )
 
 //go:embed operators.yaml
@@ -255,7 +255,7 @@ func TestUpstream(t *testing.T) {
 			c.release(all, c.Name, latest, legacy)
 		}
 		version := func(assets string) []byte { return c.output("", filepath.Join(assets, "kube-apiserver"), "--version") }
-		return fmt.Sprintf("fresh: from v0.23 on, upstream's tree with the constructors of `fresh` in place of upstream's in the tests of clients, caches, controllers and builders.\n\n"+
+		return fmt.Sprintf("fresh: from v0.23 on, upstream's tree with the constructors of `fresh` in place of upstream's in the tests of clients, caches, controllers, sources and builders.\n\n"+
 			"API servers: %s; and %s where upstream tests the mapper without aggregated discovery.", version(latest), version(legacy))
 	})
 }
@@ -272,7 +272,7 @@ func (c *adoption) release(all *results, version, latest, legacy string) {
 		c.Must(err)
 	}
 	c.Must(tree.Create(c.Ctx, tree.Request{Dir: fork, Version: version, Ours: freshmapper.Source, Full: true, Out: os.Stderr}))
-	external := regexp.MustCompile(`(?m)^package (client_test|cache_test|controller_test|builder|builder_test)$`) // fresh imports none of them
+	external := regexp.MustCompile(`(?m)^package (client_test|cache_test|controller_test|source_test|builder|builder_test)$`) // fresh imports none of them
 	c.freshen(all, version, func(file string) bool {
 		text, _ := os.ReadFile(file) // what cannot be read is not changed
 		return external.Match(text)
