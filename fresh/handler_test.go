@@ -424,7 +424,9 @@ func TestViewsOfTheCache(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		left := leaves.keys()
-		if _, given := versions.Load("1"); !given {
+		list := caller{"typed", configMap}.list()
+		must(t, s.client(t, m).List(t.Context(), list))
+		if _, given := versions.Load(list.GetResourceVersion()); !given {
 			t.Error("the handler was not given the resource version of the list")
 		}
 		leaveLate(mapping) // the cache has switched before

@@ -597,6 +597,7 @@ func informerSurvivesRecreatedCRD(s *stock) {
 	s.replace(kind, kind)
 	s.make(kind, "two")
 	eventually(s.T, "the new object", func() bool { return s.get(c, kind, "default/two") == nil })
+	eventually(s.T, "the old object to go", func() bool { return apierrors.IsNotFound(s.get(c, kind, "default/one")) })
 }
 
 // A program that meets a cluster-scoped kind first, as after a restart, leaves the namespace out of its requests.

@@ -5,6 +5,8 @@ package fakeapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"hash/crc32"
 	"io"
 	"net/http"
 	"slices"
@@ -121,6 +123,8 @@ func (w *world) answerObjects(req *http.Request, a address) (*http.Response, err
 	switch {
 	case verb == "watch" && sendsInitialEvents(req) && w.forms.NoWatchList:
 		return statusResponse(http.StatusUnprocessableEntity, 0)
+	case verb == "watch" && !resource.resumes(req):
+		return errorResponse(apierrors.NewResourceExpired("too old resource version"))
 	case verb == "watch":
 		resp := response(http.StatusOK, jsonType, nil)
 		setStream(resp, nil)
@@ -129,14 +133,14 @@ func (w *world) answerObjects(req *http.Request, a address) (*http.Response, err
 			for _, o := range objects {
 				initial = append(initial, o.of(gvk))
 			}
-			initial = append(initial, initialEventsEnd(gvk))
+			initial = append(initial, initialEventsEnd(gvk, resource.version()))
 		}
 		body, err := newWatch(req.Context(), a, gvk, initial)
 		resp.Body = body
 		return resp, err
 	case verb == "list", verb == "deletecollection":
 		list := metav1.PartialObjectMetadataList{
-			ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+			ListMeta: metav1.ListMeta{ResourceVersion: resource.version()},
 			Items:    []metav1.PartialObjectMetadata{},
 		}
 		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
@@ -167,10 +171,23 @@ func (o Object) of(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	return sent
 }
 
+// version is the resource version of a list of the resource: another one if anything of it has changed.
+func (r Resource) version() string {
+	return fmt.Sprint(1 + uint64(crc32.ChecksumIEEE(fmt.Append(nil, r.Kind, r.Namespaced, r.Objects))))
+}
+
+// resumes reports whether a watch can go on where the last one ended. kube-apiserver does not know what was before
+// it began to serve a resource, so it refuses to go on with one that was re-created, and client-go lists again. Events
+// of Tell are of version 1, after which nothing is known.
+func (r Resource) resumes(req *http.Request) bool {
+	from := req.URL.Query().Get("resourceVersion")
+	return sendsInitialEvents(req) || slices.Contains([]string{"", "0", "1", r.version()}, from)
+}
+
 // initialEventsEnd is the object of the bookmark after the initial events of a watch (KEP-3157).
-func initialEventsEnd(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+func initialEventsEnd(gvk schema.GroupVersionKind, version string) *metav1.PartialObjectMetadata {
 	end := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		ResourceVersion: "1",
+		ResourceVersion: version,
 		Annotations:     map[string]string{metav1.InitialEventsAnnotationKey: "true"},
 	}}
 	end.SetGroupVersionKind(gvk)

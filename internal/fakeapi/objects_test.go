@@ -117,3 +117,35 @@ func TestWatchList(t *testing.T) {
 		t.Errorf("got %s, want 422", refused.Status)
 	}
 }
+
+// A watch goes on from the version of a list, unless anything of the resource has changed since.
+func TestWatchAfterAChangeIsRefused(t *testing.T) {
+	s := New(things())
+	resp, err := s.Client().Get(s.Config().Host + "/apis/example.com/v1/foos")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var list metav1.PartialObjectMetadataList
+	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
+		t.Fatal(err)
+	}
+	watch := func() int {
+		t.Helper()
+		resp, err := s.Client().Get(s.Config().Host + "/apis/example.com/v1/foos?watch=true&resourceVersion=" + list.ResourceVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := watch(); got != http.StatusOK {
+		t.Errorf("got %d, want 200", got)
+	}
+	changed := things()
+	changed.Versions[0].Resources[0].Objects = changed.Versions[0].Resources[0].Objects[:1]
+	s.SetGroups(changed)
+	if got := watch(); got != http.StatusGone {
+		t.Errorf("got %d, want 410", got)
+	}
+}
