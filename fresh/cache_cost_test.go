@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
 // A kind at rest takes no more goroutines than in controller-runtime's cache, and two more in a cache of several
@@ -69,4 +71,29 @@ func goroutinesAtRest() int {
 		}
 	}
 	return last
+}
+
+// A kind whose path changes all the time, before it was read, is read once in a second, and not with each change.
+func TestInstancesAreASecondApart(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s := newChangingServer(t, inNamespaces)
+		c, m := s.caching(t, cache.Options{})
+		h := &tally{}
+		handle(t, c, "typed", h)
+		h.expect(t, "at first", keysOf[inNamespaces])
+		s.take()
+		const seconds = 10
+		heal := s.SetFault(fakeapi.Lists(""), fakeapi.Late(5*time.Second))
+		for i := range 10 * seconds {
+			s.changeScope(t, m, []string{ofCluster, inNamespaces}[i%2])
+			time.Sleep(100 * time.Millisecond)
+		}
+		heal()
+		sent, _ := s.take()
+		if most := 2 * seconds; len(sent) > most { // a try in list mode sends two
+			t.Errorf("%d requests for objects in %d seconds, want %d at most", len(sent), seconds, most)
+		}
+		s.changeScope(t, m, ofCluster)
+		h.expect(t, "at last", keysOf[ofCluster])
+	})
 }

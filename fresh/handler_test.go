@@ -539,3 +539,42 @@ func TestIndexersOfARemovedInformer(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
+
+// viewCounter is a cache whose views count how often clients leave them.
+type viewCounter struct {
+	cache.Cache
+	left int
+}
+
+func (v *viewCounter) View() (client.Reader, func(*meta.RESTMapping)) {
+	view, leave := v.Cache.(interface {
+		View() (client.Reader, func(*meta.RESTMapping))
+	}).View()
+	return view, func(mapping *meta.RESTMapping) {
+		v.left++
+		leave(mapping)
+	}
+}
+
+// A client that another one replaces leaves its view of the cache.
+func TestReplacedClientLeavesItsView(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s := newChangingServer(t, inNamespaces)
+		cached, m := s.caching(t, cache.Options{})
+		views := &viewCounter{Cache: cached}
+		c, err := newClient(s.Config(), client.Options{
+			HTTPClient: s.Client(), Mapper: m, Cache: &client.CacheOptions{Reader: views},
+		})
+		must(t, err)
+		typed := caller{"typed", configMap}
+		must(t, c.Update(t.Context(), typed.object("ns", "n")))
+		if views.left != 0 {
+			t.Errorf("%d views were left before anything has changed", views.left)
+		}
+		s.changeScope(t, m, ofCluster)
+		must(t, c.Update(t.Context(), typed.object("", "n")))
+		if views.left != 1 {
+			t.Errorf("%d views were left, want that of the client which was replaced", views.left)
+		}
+	})
+}

@@ -11,12 +11,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
@@ -319,5 +322,84 @@ func TestLongNamesAreNotAskedFor(t *testing.T) {
 	}
 	if n := len(server.TakeRequests()); n > 0 {
 		t.Errorf("%d requests; want none", n)
+	}
+}
+
+// A server that only extends another one has no core group. Its 404 for /api has an Audit-Id like its other answers.
+func TestServerWithoutCoreGroup(t *testing.T) {
+	groups := slices.DeleteFunc(fakeapi.Typical(1, 1, 1), func(g fakeapi.Group) bool { return g.Name == "" })
+	server, via := newServer(groups...)
+	server.SetFault(func(req *http.Request) bool { return req.URL.Path == "/api" }, fakeapi.NotFound())
+	c := newClient(t, via)
+	if s := readDocument(t, c); len(s.Groups()) != len(groups) {
+		t.Errorf("%d groups, want %d", len(s.Groups()), len(groups))
+	}
+	if !c.SendsAuditIDs() {
+		t.Error("the answers have no Audit-Id; want that of the 404 to count")
+	}
+}
+
+// Credentials in the address of the server are sent, as by net/http.
+func TestCredentialsInTheAddress(t *testing.T) {
+	var user, password string
+	_, via := newServer(fakeapi.Typical(1, 1, 1)...)
+	server := transport(func(req *http.Request) (*http.Response, error) {
+		user, password, _ = req.BasicAuth()
+		req.Header.Set("Authorization", "Bearer "+fakeapi.Token)
+		return via.RoundTrip(req)
+	})
+	options := Options{RequestTimeout: time.Minute, MaxResponseBytes: 8 << 20}
+	c, err := NewClient(&rest.Config{Host: "http://me:secret@fake.invalid", QPS: -1}, &http.Client{Transport: server}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Document(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if user != "me" || password != "secret" {
+		t.Errorf("sent the user %q with the password %q", user, password)
+	}
+}
+
+// Groups of one name, which no server should send, are one group with the versions of all.
+func TestGroupsOfOneNameAreJoined(t *testing.T) {
+	server, via := newServer()
+	server.SetForms(fakeapi.Legacy())
+	version := `{"name":"a","versions":[{"groupVersion":"a/%[1]s","version":"%[1]s"}]}`
+	list := fmt.Sprintf(`{"kind":"APIGroupList","apiVersion":"v1","groups":[`+version+`,`, "v1")
+	for _, name := range []string{"v2", "v3"} {
+		list += fmt.Sprintf(version, name) + ","
+	}
+	list = strings.TrimSuffix(list, ",") + "]}"
+	c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
+		resp, err := via.RoundTrip(req)
+		if err == nil && req.URL.Path == "/apis" {
+			resp.Body = io.NopCloser(strings.NewReader(list))
+			resp.ContentLength = int64(len(list))
+			resp.Header = http.Header{"Content-Type": {"application/json"}}
+		}
+		return resp, err
+	}))
+	var got []string
+	for _, g := range readDocument(t, c).Groups() {
+		for _, v := range g.Versions() {
+			got = append(got, g.Name()+"/"+v.Name)
+		}
+	}
+	if want := "a/v1 a/v2 a/v3"; strings.Join(got, " ") != want {
+		t.Errorf("got %q, want %s", got, want)
+	}
+}
+
+// The error for an address that is none shows no credentials.
+func TestBadAddressShowsNoCredentials(t *testing.T) {
+	for host, want := range map[string]string{
+		"http://me:secret@fake.invalid:x?token=secret": `the host "fake.invalid:x" must be a URL or a host:port pair`,
+		"http://[fake.invalid?token=secret":            `the host "http://[fake.invalid" must be a URL or a host:port pair`,
+	} {
+		_, err := NewClient(&rest.Config{Host: host}, http.DefaultClient, Options{})
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", host, err, want)
+		}
 	}
 }

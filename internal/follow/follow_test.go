@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
@@ -169,5 +171,21 @@ func TestKindOfATypeWithSeveralKinds(t *testing.T) {
 
 	if k.searches != 2 {
 		t.Errorf("%d searches for two objects, want 2", k.searches)
+	}
+}
+
+// What controller-runtime fills in for one client is filled in for several, and what the caller has set stays.
+func TestDefaults(t *testing.T) {
+	for set, want := range map[string]string{"": rest.DefaultKubernetesUserAgent(), "mine": "mine"} {
+		var httpClient *http.Client
+		var schemeOf *runtime.Scheme
+		given := &rest.Config{Host: "http://fake.invalid", UserAgent: set}
+		named, err := follow.Defaults(given, &httpClient, &schemeOf)
+		if err != nil || named.UserAgent != want || httpClient == nil || schemeOf != scheme.Scheme {
+			t.Errorf("with the user agent %q: %v, %q, %v, %p", set, err, named.UserAgent, httpClient, schemeOf)
+		}
+		if given.UserAgent != set {
+			t.Errorf("the caller's config was changed to %q", given.UserAgent)
+		}
 	}
 }

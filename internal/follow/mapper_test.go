@@ -30,6 +30,7 @@ type server struct {
 
 	served     *meta.RESTMapping // nil: the kind is not served
 	generation uint64
+	kindsAt    []string // the kinds that have the resource
 	lookups    int
 	confirms   int
 }
@@ -52,6 +53,8 @@ func (s *server) Confirm(context.Context, schema.GroupVersionKind, follow.Wait) 
 }
 
 func (s *server) Generation() uint64 { return s.generation }
+
+func (s *server) KindsAt(schema.GroupVersionResource) []string { return s.kindsAt }
 
 // serves changes what is served.
 func (s *server) serves(mapping *meta.RESTMapping) {
@@ -190,5 +193,39 @@ func TestMissingKindThatIsFoundIsLookedUpAgain(t *testing.T) {
 	now, err := m.NewMapping(context.Background(), namespacedWidget(), follow.ReplyNotFound)
 	if err != nil || now == nil || follow.Differ(now, clusterScopedWidget()) {
 		t.Errorf("%v, %v; want %v", now, err, clusterScopedWidget())
+	}
+}
+
+// A request that would reach another kind is refused. If no kind has the resource, the server answers.
+func TestRequestsForTheResourceOfAnotherKindAreRefused(t *testing.T) {
+	m := newMapperTest(t, namespacedWidget())
+	for _, test := range []struct {
+		kindsAt []string
+		refused bool
+	}{
+		{[]string{"Widget"}, false},
+		{nil, false},
+		{[]string{"Gadget"}, true},
+		{[]string{"Gadget", "Widget"}, false},
+	} {
+		m.kindsAt = test.kindsAt
+		if why := m.Refuses(namespacedWidget(), "default"); (why != "") != test.refused {
+			t.Errorf("the resource is that of %v: %q; want that it is refused: %t", test.kindsAt, why, test.refused)
+		}
+	}
+}
+
+// Whoever only asks for the mapping of a kind, as a cache, makes its scope known to all who follow the mapper.
+func TestKnownMappingNotesTheScope(t *testing.T) {
+	m := newMapperTest(t, nil)
+	m.serves(namespacedWidget())
+	if _, err := m.KnownMapping(widget); err != nil {
+		t.Fatal(err)
+	}
+	if !m.WasNamespaced(widget.GroupKind()) {
+		t.Error("the kind does not count as namespaced")
+	}
+	if why := m.Refuses(clusterScopedWidget(), "default"); why == "" {
+		t.Error("a write in a namespace is not refused once the kind is cluster-scoped")
 	}
 }

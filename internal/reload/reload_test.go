@@ -345,3 +345,25 @@ func TestAgeLetsGo(t *testing.T) {
 	}
 	t.Error("a mapper that nobody uses is still in memory: its timer, which runs for an hour, refers to it")
 }
+
+// A caller that refreshes groups and goes away leaves no request behind.
+func TestCanceledRefreshOfGroupsSendsNothingMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlowReloader(t)
+		start := time.Now()
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(500*time.Millisecond, cancel)
+		if err := r.RefreshGroups(ctx, []string{"a.example.com"}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want the end of the context", err)
+		}
+		took := time.Since(start)
+		time.Sleep(650*time.Millisecond - took) // the request would end by itself after a second
+		r.inFlight.mu.Lock()
+		underWay := len(r.inFlight.calls)
+		r.inFlight.mu.Unlock()
+		if took > 600*time.Millisecond || underWay > 0 {
+			t.Errorf("it took %v, and %d calls are under way; want that its request has ended", took, underWay)
+		}
+		time.Sleep(time.Minute)
+	})
+}
