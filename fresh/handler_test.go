@@ -578,3 +578,19 @@ func TestReplacedClientLeavesItsView(t *testing.T) {
 		}
 	})
 }
+
+// An object that does not fit the scope of its kind ends the watch, and a list follows: the events after it are not lost.
+func TestEventsAfterOneOfAnotherScope(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s := newChangingServer(t, inNamespaces)
+		c, _ := s.caching(t, cache.Options{})
+		h := &tally{}
+		handle(t, c, "typed", h)
+		h.expect(t, "at first", keysOf[inNamespaces])
+		must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Name: "bad", UID: "9"}))
+		time.Sleep(10 * time.Second)
+		must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Namespace: "ns", Name: "new", UID: "9"}))
+		time.Sleep(10 * time.Second)
+		h.expectKeys(t, "10 s later", "ns/n ns/new other/n")
+	})
+}
