@@ -343,6 +343,9 @@ func TestDamagedDocumentIsNeverTakenForWhole(t *testing.T) {
 	server := fakeapi.New(fakeapi.Typical(1, 2, 1)[1:]...)
 	for _, accept := range strings.Split(acceptDocument, ",")[:2] {
 		data := body(server, "/apis", accept)
+		if _, err := decodeDocument(append(slices.Clone(data), '}'), namedPath, false); err == nil {
+			t.Errorf("%s: a byte too long, and taken for whole", accept)
+		}
 		for i := range data {
 			if _, err := decodeDocument(data[:i], namedPath, false); err == nil && i < len(data)-trailer {
 				t.Errorf("%s: cut off after %d of %d bytes, and taken for whole", accept, i, len(data))

@@ -367,3 +367,42 @@ func TestCanceledRefreshOfGroupsSendsNothingMore(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (rt roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return rt(req) }
+
+// While a path does not answer, one call follows the other, and whoever can do without it waits for none of them.
+func TestUnresponsivePathIsNotAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 30 * time.Second
+		hanging := roundTripper(func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		})
+		options := discovery.Options{RequestTimeout: timeout, MaxResponseBytes: 1 << 20}
+		client, err := discovery.NewClient(&rest.Config{Host: "http://in-memory", QPS: -1}, &http.Client{Transport: hanging}, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := New(client, Options{})
+		read := func(waits waitPolicy) time.Duration {
+			start := time.Now()
+			if _, err := r.newCaller(0, waits).read(context.Background(), slowVersion); err != nil {
+				t.Error(err)
+			}
+			return time.Since(start)
+		}
+		if took := read(waitIfResponsive); took != slowThreshold {
+			t.Errorf("the first caller waits for %v, want %v", took, slowThreshold)
+		}
+		read(waitUntilAnswered)
+		for _, pause := range []time.Duration{2 * time.Second, 2 * time.Second, timeout} {
+			time.Sleep(pause)
+			if took := read(waitIfResponsive); took != 0 {
+				t.Errorf("a caller waits for %v, want that it waits for no call", took)
+			}
+		}
+		time.Sleep(2 * timeout)
+	})
+}
