@@ -31,10 +31,10 @@ while (($# > 0)); do
 	shift
 done
 
-replicas=500 kills=100 etcd=20 soak=30m hostile=10m histories=25000 fuzz=10m operators=Adopters page=$root/docs/third-party-tests.md packages=12 routes=50 disagree=3 gap=1m
+replicas=500 kills=100 etcd=20 soak=30m hostile=10m histories=25000 lives=10000 fuzz=10m operators=Adopters page=$root/docs/third-party-tests.md packages=12 routes=50 disagree=3 gap=1m
 if $quick; then
 	out=${out:-$(mktemp -d)}
-	replicas=200 kills=4 etcd=2 soak=1m hostile=30s histories=100 fuzz=10s operators=Adopters/JobSet/tests page=$out/third-party-tests.md packages=2 routes=2 disagree=1 gap=5s
+	replicas=200 kills=4 etcd=2 soak=1m hostile=30s histories=100 lives=100 fuzz=10s operators=Adopters/JobSet/tests page=$out/third-party-tests.md packages=2 routes=2 disagree=1 gap=5s
 fi
 out=${out:-$root/hack/proof/results}
 mkdir -p "$out"
@@ -84,6 +84,7 @@ heading histories 'Random histories'
 for processors in 1 "$(getconf _NPROCESSORS_ONLN)"; do
 	shown histories '^=== RUN .*/|[0-9] histories' hack/lincheck -v -timeout=12h -run='^TestHistories$' . -seed $RANDOM -histories "$histories" -processors "$processors"
 done
+shown histories '^ok' hack/e2e -timeout=12h -run='^TestRandomLivesOfAnOptionalKind$' github.com/freshmapper/freshmapper/fresh -args -lives "$lives"
 heading fuzz Fuzzing
 targets=''
 while read -r word pkg _; do # the names of a package's targets, and then the package
