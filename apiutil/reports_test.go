@@ -294,6 +294,10 @@ func TestDebugKeepsTheLatest(t *testing.T) {
 				t.Errorf("%d lines of 60 or more with %q: %v; want the latest 50, and first %s", len(lines), message, lines, latest)
 			}
 		}
+		missed := page.Log["looked up what is not served"]
+		if oldest := missed[len(missed)-1].Kind; oldest != "Absent10" {
+			t.Errorf("the oldest kept lookup is that of %s; want Absent10, 50 lookups ago", oldest)
+		}
 	})
 }
 

@@ -80,6 +80,18 @@ func (f *fleetTest) join(t *testing.T, cluster string, mapper meta.RESTMapper) (
 	}
 }
 
+// The key "" stands for no key, also if a cluster without a name has joined.
+func TestNoKeyIsNoOnesKey(t *testing.T) {
+	bubble.Run(t, func(t *testing.T) {
+		f := newFleetTest()
+		m := f.newMapper(t)
+		defer f.join(t, "", m)()
+		if other := f.newMapper(t); other == m {
+			t.Error("a caller without a key gets the mapper of the cluster without a name")
+		}
+	})
+}
+
 func TestEngageErrors(t *testing.T) {
 	bubble.Run(t, func(t *testing.T) {
 		f := newFleetTest()
