@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -322,20 +321,6 @@ func TestLongNamesAreNotAskedFor(t *testing.T) {
 	}
 	if n := len(server.TakeRequests()); n > 0 {
 		t.Errorf("%d requests; want none", n)
-	}
-}
-
-// A server that only extends another one has no core group. Its 404 for /api has an Audit-Id like its other answers.
-func TestServerWithoutCoreGroup(t *testing.T) {
-	groups := slices.DeleteFunc(fakeapi.Typical(1, 1, 1), func(g fakeapi.Group) bool { return g.Name == "" })
-	server, via := newServer(groups...)
-	server.SetFault(func(req *http.Request) bool { return req.URL.Path == "/api" }, fakeapi.NotFound())
-	c := newClient(t, via)
-	if s := readDocument(t, c); len(s.Groups()) != len(groups) {
-		t.Errorf("%d groups, want %d", len(s.Groups()), len(groups))
-	}
-	if !c.SendsAuditIDs() {
-		t.Error("the answers have no Audit-Id; want that of the 404 to count")
 	}
 }
 
