@@ -64,6 +64,7 @@ var stockRows = []stockRow{
 	{"watch-finds-late-crd", watchFindsLateCRD},
 	{"client-404-for-removed-kind", client404ForRemovedKind},
 	{"informer-survives-recreated-crd", informerSurvivesRecreatedCRD},
+	{"watch-of-recreated-crd-expires", watchOfRecreatedCRDExpires},
 
 	{"new-version-unnamed", newVersionUnnamed},
 	{"new-version-of-kind-unnamed", newVersionOfKindUnnamed},
@@ -598,6 +599,32 @@ func informerSurvivesRecreatedCRD(s *stock) {
 	s.make(kind, "two")
 	eventually(s.T, "the new object", func() bool { return s.get(c, kind, "default/two") == nil })
 	eventually(s.T, "the old object to go", func() bool { return apierrors.IsNotFound(s.get(c, kind, "default/one")) })
+}
+
+// The API server does not resume a watch from before a CRD was re-created. That is why the informer lists again, and
+// internal/fakeapi does the same.
+func watchOfRecreatedCRDExpires(s *stock) {
+	kind := s.kind("Widget", "v1")
+	s.install(kind)
+	s.make(kind, "one")
+	list := kind.list()
+	must(s.T, s.client(s.mapper()).List(s.Context(), list))
+	s.replace(kind, kind)
+	s.make(kind, "two")
+	path := fmt.Sprintf("%s/apis/%s/v1/widgets?watch=true&timeoutSeconds=5&resourceVersion=%s", s.cfg.Host, s.group, list.GetResourceVersion())
+	var answer string
+	eventually(s.T, "a watch", func() bool {
+		resp, err := s.http.Get(path)
+		must(s.T, err)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		must(s.T, err)
+		answer = string(body)
+		return resp.StatusCode != http.StatusTooManyRequests // its storage is being initialized
+	})
+	if !strings.Contains(answer, `"type":"ERROR"`) || !strings.Contains(answer, `"code":410`) {
+		s.Errorf("the watch has %s; want an error of code 410", answer)
+	}
 }
 
 // A program that meets a cluster-scoped kind first, as after a restart, leaves the namespace out of its requests.

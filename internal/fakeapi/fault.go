@@ -149,7 +149,7 @@ func altered(name string, alter func(e exchange, resp *http.Response)) Fault {
 }
 
 // spoiled is a fault that has code 200 and the true answer's other headers, but another body,
-// which says that it is of a form.
+// with the header of a form.
 func spoiled(name string, body func(f form) (form, []byte)) Fault {
 	return altered(name, func(e exchange, resp *http.Response) {
 		f, data := body(e.form())

@@ -177,8 +177,8 @@ func (r Resource) version() string {
 }
 
 // resumes reports whether a watch can go on where the last one ended. kube-apiserver does not know what was before
-// it began to serve a resource, so it refuses to go on with one that was re-created, and client-go lists again. Events
-// of Tell are of version 1, after which nothing is known.
+// it began to serve a resource, so a watch of a CRD that was re-created gets the error 410 Expired, and client-go lists
+// again: TestStock/watch-of-recreated-crd-expires. Events of Tell have version 1, from which every watch resumes.
 func (r Resource) resumes(req *http.Request) bool {
 	from := req.URL.Query().Get("resourceVersion")
 	return sendsInitialEvents(req) || slices.Contains([]string{"", "0", "1", r.version()}, from)
