@@ -76,11 +76,7 @@ func goroutinesAtRest() int {
 // A kind whose path changes all the time, before it was read, is read once in a second, and not with each change.
 func TestInstancesAreASecondApart(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newChangingServer(t, inNamespaces)
-		c, m := s.caching(t, cache.Options{})
-		h := &tally{}
-		handle(t, c, "typed", h)
-		h.expect(t, "at first", keysOf[inNamespaces])
+		s, m, h := handling(t)
 		s.take()
 		const seconds = 10
 		heal := s.SetFault(fakeapi.Lists(""), fakeapi.Late(5*time.Second))

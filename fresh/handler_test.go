@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
@@ -101,6 +102,17 @@ func (h *tally) expect(t testing.TB, when, want string) {
 
 // keysOf are those of the objects by the scope of their kind.
 var keysOf = map[string]string{inNamespaces: "ns/n other/n", ofCluster: "n"}
+
+// handling returns a server of a namespaced kind, and the mapper and the only handler of a cache, which has the objects.
+func handling(t *testing.T) (*changingServer, *apiutil.DynamicRESTMapper, *tally) {
+	t.Helper()
+	s := newChangingServer(t, inNamespaces)
+	c, m := s.caching(t, cache.Options{})
+	h := &tally{}
+	handle(t, c, "typed", h)
+	h.expect(t, "at first", keysOf[inNamespaces])
+	return s, m, h
+}
 
 // handle adds a handler to the informer of ConfigMaps of a representation.
 func handle(t testing.TB, c cache.Cache, representation string, h *tally) (cache.Informer,
@@ -582,11 +594,7 @@ func TestReplacedClientLeavesItsView(t *testing.T) {
 // An object that does not fit the scope of its kind ends the watch, and a list follows: the events after it are not lost.
 func TestEventsAfterOneOfAnotherScope(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		s := newChangingServer(t, inNamespaces)
-		c, _ := s.caching(t, cache.Options{})
-		h := &tally{}
-		handle(t, c, "typed", h)
-		h.expect(t, "at first", keysOf[inNamespaces])
+		s, _, h := handling(t)
 		must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Name: "bad", UID: "9"}))
 		time.Sleep(10 * time.Second)
 		must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Namespace: "ns", Name: "new", UID: "9"}))
