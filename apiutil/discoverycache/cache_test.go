@@ -111,8 +111,8 @@ func resourcesIn(lists []*metav1.APIResourceList) (names []string) {
 	return names
 }
 
-// resources lists all resources. It fails the test if the lists do not follow the groups, or if an error says that
-// something is not found.
+// resources lists all resources. It fails the test if the lists do not follow the groups, or if an error is
+// a NotFound.
 func (c *cacheTest) resources(t *testing.T) ([]string, error) {
 	t.Helper()
 	groups, lists, err := c.ServerGroupsAndResources()

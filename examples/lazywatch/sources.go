@@ -148,8 +148,8 @@ func (s *source) awaitSync(ctx context.Context, gvk schema.GroupVersionKind, obj
 }
 
 // newCache makes a cache of the metadata of marked objects. The rest of an object is read
-// when the program copies it. If the server says that it may not be listed or watched any
-// more, the cache, which would try until restart, calls fail. It does not if the server is down.
+// when the program copies it. If it may not be listed or watched any more,
+// the cache, which would try until restart, calls fail. It does not if the server is down.
 func (s *source) newCache(fail func(error)) (cache.Cache, error) {
 	return cache.New(s.mgr.GetConfig(), cache.Options{
 		HTTPClient:           s.mgr.GetHTTPClient(),

@@ -365,7 +365,7 @@ func randomFault(r *rand.Rand) fakeapi.Fault {
 // faults are all that the server in memory knows, with random arguments.
 func faults(r *rand.Rand) []fakeapi.Fault {
 	codes := []int{400, 401, 403, 406, 408, 409, 410, 415, 418, 429, 500, 502, 503, 504, 599, 404, 204}
-	code := func(but int) int { return codes[r.IntN(len(codes)-but)] } // with 404 a Status says that something is absent
+	code := func(but int) int { return codes[r.IntN(len(codes)-but)] } // a Status of 404 is an absence
 	upTo := func(n int, unit time.Duration) time.Duration { return time.Duration(1+r.IntN(n)) * unit }
 	return []fakeapi.Fault{
 		fakeapi.Status(code(2), r.IntN(20)), fakeapi.StatusText(code(1)), fakeapi.Text(404, "no such page\n"), fakeapi.Empty(code(0)),

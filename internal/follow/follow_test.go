@@ -94,7 +94,7 @@ func TestReplyOfList(t *testing.T) {
 	}
 }
 
-// wrapper says that it wraps another mapper, which may be itself.
+// wrapper is a mapper with the method Unwrap. It may wrap itself.
 type wrapper struct{ meta.RESTMapper }
 
 func (w *wrapper) Unwrap() meta.RESTMapper { return w.RESTMapper }
@@ -140,7 +140,7 @@ func newKindsTest(t *testing.T) *kindsTest {
 	return k
 }
 
-// finds fails the test unless an object that says that it is of a kind is found to be of another one.
+// finds fails the test unless an object with the TypeMeta of one kind is found to be of another one.
 func (k *kindsTest) finds(obj runtime.Object, says, want string) {
 	k.t.Helper()
 	obj.GetObjectKind().SetGroupVersionKind(testVersion.WithKind(says))

@@ -33,8 +33,8 @@ func Hint(s *snapshot.Snapshot, err error) string {
 	return strings.Join(shortened(places), ", ")
 }
 
-// wantedBy returns a function that reports whether a lookup that ended with the NoMatch in err was about a resource, or nil
-// if err has none.
+// wantedBy returns a function that reports whether the lookup that ended with err was about a resource. It returns nil
+// if err has no NoMatch.
 func wantedBy(err error) func(*snapshot.Resource) bool {
 	var noKind *meta.NoKindMatchError
 	if errors.As(err, &noKind) {

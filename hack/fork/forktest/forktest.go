@@ -22,7 +22,7 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// sources are a small mapper that compiles as a replacement of upstream's, in the
+// sources are a small mapper that compiles in place of upstream's mapper, in the
 // layout of the real one.
 //
 //go:embed ours.txt

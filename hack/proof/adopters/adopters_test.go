@@ -39,7 +39,7 @@ import (
 
 const root = "../../.."
 
-// sides are the trees of each operator or release: as it is, forked, and with our constructors in place of upstream's.
+// sides are the trees of each operator or release: as it is, forked, and with our constructors.
 var sides = []string{"upstream", "patched", "fresh"}
 
 var (
@@ -255,7 +255,7 @@ func TestUpstream(t *testing.T) {
 			c.release(all, c.Name, latest, legacy)
 		}
 		version := func(assets string) []byte { return c.output("", filepath.Join(assets, "kube-apiserver"), "--version") }
-		return fmt.Sprintf("fresh: from v0.23 on, upstream's tree with the constructors of `fresh` in place of upstream's in the tests of clients, caches, controllers, sources and builders.\n\n"+
+		return fmt.Sprintf("fresh: from v0.23 on, upstream's tree, where the tests call the constructors of `fresh`: those of clients, caches, controllers, sources and builders.\n\n"+
 			"API servers: %s; and %s where upstream tests the mapper without aggregated discovery.", version(latest), version(legacy))
 	})
 }
