@@ -420,7 +420,8 @@ func (x instanceInformer) SetWatchErrorHandlerWithContext(handle toolscache.Watc
 }
 
 // HasSynced reports whether the informer has listed its objects, or callers need not wait for that, because its
-// instance is not the current one: controller-runtime's IndexField would wait for an instance that is filling.
+// instance is not the current one: IndexField of a controller-runtime before v0.24 waits for it, also in an instance
+// that is filling, until the context of the caller ends.
 func (x instanceInformer) HasSynced() bool {
 	return x.i.is(retired) || !x.i.isCurrent() || x.SharedIndexInformer.HasSynced()
 }

@@ -465,6 +465,31 @@ func TestEndDuringASwitch(t *testing.T) {
 	})
 }
 
+// Indexes stay when the context of their IndexField has ended. Before v0.24 controller-runtime waits in IndexField for
+// the first list, with that context, which must not keep a kind from switching.
+func TestIndexOutlivesItsContext(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s := newChangingServer(t, inNamespaces)
+		c, m := s.caching(t, cache.Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		for n := range 100 { // more than can be added before the new informer runs
+			must(t, c.IndexField(ctx, &corev1.ConfigMap{}, fmt.Sprint("name", n),
+				func(obj client.Object) []string { return []string{obj.GetName()} }))
+		}
+		cancel()
+		_ = logged.take()
+		s.changeScope(t, m, ofCluster)
+		eventually(t, "the cache follows, with the indexes", func() bool {
+			list := &corev1.ConfigMapList{}
+			err := c.List(t.Context(), list, client.MatchingFields{"name99": "n"})
+			return err == nil && len(list.Items) == 1
+		})
+		if lines := logged.take("cannot follow"); len(lines) > 0 {
+			t.Errorf("the kind could not switch at first: %q", lines)
+		}
+	})
+}
+
 // Informers of two forms of a kind have nothing to do with each other: one that is made, and its index, stay if the
 // other one, which was the kind's only one, is removed meanwhile.
 func TestRepresentationsAreIndependent(t *testing.T) {

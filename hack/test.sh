@@ -36,7 +36,7 @@ nights='TestEachPatchPasses|TestKubebuilderProject|TestConsumed' # left to the n
 campaigns='TestChaos|TestSoak|TestHostile|TestGateway|TestReplicas' # hack/proof, short unless flags make it longer: by night
 proof='TestAdopters|TestUpstream' # they do nothing without flags: hack/proof.sh, -matrix
 upstreams='TestApiMachinery|TestSource|TestLazyRestMapperProvider'  # upstream's, in the mapper's package
-follow='TestClientFollows|TestFirstWriteStaysInItsNamespace|TestCachesFollow|TestHandlers|TestAbsentKind' # what clients and caches do everywhere
+follow='TestClientFollows|TestFirstWriteStaysInItsNamespace|TestCachesFollow|TestIndexOutlivesItsContext|TestHandlers|TestAbsentKind' # what clients and caches do everywhere
 
 # not_run lists what the tests of a commit leave out, and who tests it. Each takes long, and
 # proves again, elsewhere or in more places, what a commit's tests prove once.
