@@ -206,6 +206,16 @@ func (s *Snapshot) indexed() *Snapshot {
 	return s
 }
 
+// hasTable reports whether any version was read.
+func (s *Snapshot) hasTable() bool {
+	for _, g := range s.groups {
+		if slices.ContainsFunc(g.versions, func(v Version) bool { return v.Table != nil }) {
+			return true
+		}
+	}
+	return false
+}
+
 // mostTries is how often the library is asked until it answers as we do. For a fully qualified resource it takes the
 // first resource that it meets in a Go map, of which the name is the plural or the singular.
 const mostTries = 1000
@@ -219,7 +229,7 @@ func (q query) compare(ours *Snapshot, library meta.RESTMapper) (found, current 
 	got, current, noMatch := q.ask(ours.indexed())
 
 	want := q.askLibrary(library)
-	if q.lookup == singularizer && ours.lastTable() == nil {
+	if q.lookup == singularizer && !ours.hasTable() {
 		partial := coerce(schema.GroupVersionResource{Resource: q.gvr.Resource})
 		want = written(q.gvr.Resource, &meta.NoResourceMatchError{PartialResource: partial})
 	}
@@ -284,6 +294,54 @@ func TestOracle(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A name that no resource has, and that of a resource that has neither a kind nor a singular, get client-go's errors.
+// Where such an error rests on the document, it is current until the next reset.
+func TestErrorsOfNamesWithoutASingular(t *testing.T) {
+	served := newGroup("a")
+	served.Group.Versions = []metav1.GroupVersionForDiscovery{{Version: "v1"}, {Version: "v2"}}
+	served.VersionedResources["v1"] = []metav1.APIResource{{Name: "oddities"}, {Name: "foos", Kind: "Foo"}}
+	served.VersionedResources["v2"] = []metav1.APIResource{{Name: "oddities"}}
+	listed := newGroup("b")
+	listed.Group.Versions = []metav1.GroupVersionForDiscovery{{Version: "v1"}}
+
+	for _, test := range []struct {
+		name     string
+		document document
+		resource string
+		current  bool
+	}{
+		{"a resource without a singular", document{served}, "oddities", true},
+		{"the empty name", document{served}, "", true},
+		{"the empty name, and a group that was not read", document{served, listed}, "", true},
+		{"a name that no resource has", document{served}, "bars", false},
+		{"a name that the last version does not have", document{served}, "foos", true},
+		{"a server of which no version was read", document{listed}, "oddities", false},
+		{"the empty name, and no version was read", document{listed}, "", false},
+	} {
+		known := test.document.snapshot()
+		library := restmapper.NewDiscoveryRESTMapper(test.document)
+		for lookup := range byKind { // those by resource
+			q := query{lookup: lookup, gvr: schema.GroupVersionResource{Resource: test.resource}}
+			_, current, err := q.compare(known, library)
+			if err != nil {
+				t.Errorf("%s: %v", test.name, err)
+			}
+			if lookup == singularizer && current != test.current {
+				t.Errorf("%s: %v: current: %t, want %t", test.name, q, current, test.current)
+			}
+			if _, current, _ := q.ask(known.Reset(2)); current {
+				t.Errorf("%s: %v is current after a reset", test.name, q)
+			}
+		}
+	}
+
+	h := newHistory(false, "")
+	h.play(t, "live a/v1:Foo")
+	if _, current, err := h.ResourceSingularizer(""); current || err == nil {
+		t.Errorf("the empty name, and no document was read: current: %t, error %v; want an error that is not current", current, err)
 	}
 }
 
