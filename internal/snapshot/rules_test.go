@@ -118,6 +118,10 @@ func (h *history) do(words []string) (string, error) {
 	case "new":
 		*h = *newHistory(true, "")
 	case "doc":
+		if slices.Equal(args, []string{"!"}) {
+			h.record(Read{}, Outcome{Seq: seq(), Err: errors.New("unread")})
+			break
+		}
 		h.beforeDocument = h.Snapshot
 		h.document(strings.Join(args, " "), seq())
 	case "live":
