@@ -73,9 +73,11 @@ func (s *Snapshot) checkGroup(g *Group) error {
 	again := *g
 	again.versions = slices.Clone(g.versions)
 	again.rank()
+	isUnknown := func(v Version) bool { return g.indexOf(v.Name) < 0 }
 	if err := violated(map[string]bool{
 		"its ranks follow from its versions":          slices.Equal(g.ranked, again.ranked),
 		"without an overlay it is the document's own": g.overlay != nil || g == documented,
+		"it has each version of the document":         documented == nil || !slices.ContainsFunc(documented.versions, isUnknown),
 		"something is known of it":                    len(g.versions) > 0 || documented != nil,
 		"it has no more versions than may be":         len(g.versions)-documented.count() <= maxUndocumentedVersions,
 		"it has the reads of each version":            g.overlay == nil || len(g.overlay.reads) == len(g.versions),
