@@ -215,15 +215,24 @@ func documentOf(version string, n int) string {
 
 // Only so many versions of a group are kept that the document does not have.
 func TestVersionsAreBounded(t *testing.T) {
-	h := newHistory(false, "a/v1:Foo")
-	for n := range maxUndocumentedVersions + 1 {
-		if got, want := len(h.Group("a").versions), 1+n; got != want {
-			t.Errorf("%d versions, want %d: that of the document, and as many as lookups have found", got, want)
+	for _, document := range []string{
+		"a/v1:Foo b/v1:Bar",
+		"b/v1:Bar", // all of the group is forgotten
+	} {
+		h := newHistory(false, document)
+		documented := h.Group("a").count()
+		for n := range maxUndocumentedVersions + 1 {
+			if got, want := h.Group("a").count(), documented+n; got != want {
+				t.Errorf("%d versions, want %d: that of the document, and as many as lookups have found", got, want)
+			}
+			h.play(t, fmt.Sprintf("live a/v1beta%d:Foo", n+1))
 		}
-		h.play(t, fmt.Sprintf("live a/v1beta%d:Foo", n+1))
-	}
-	if got := h.text(); got != "a/v1:Foo" {
-		t.Errorf("with one version more than may be kept, %s are known; want a/v1:Foo, which the document has", got)
+		if got := h.text(); got != document {
+			t.Errorf("with one version more than may be kept, %s are known; want %s, which the document has", got, document)
+		}
+		if err := checkInvariants(h.Snapshot); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -238,6 +247,27 @@ func TestSameTableIsKept(t *testing.T) {
 	}
 	if tables[0] != tables[1] || tables[1] == tables[2] {
 		t.Errorf("the tables of Bar, Bar and Baz are %p, %p and %p; want the first two to be one", tables[0], tables[1], tables[2])
+	}
+}
+
+// Which groups are not current depends on the reset that counts for a lookup. Lookups of other resets with the same
+// snapshot do not change that.
+func TestLookupsOfOtherResetsChangeNoAnswer(t *testing.T) {
+	h := newHistory(false, "a/v1:Foo")
+	h.play(t, "live b/v1:Bar", "list b v1", "doc a/v1:Foo")
+	foos := schema.GroupVersionResource{Resource: "foos"} // b might have them, too
+	for _, test := range []struct {
+		reset   Seq
+		current bool
+	}{
+		{0, true},
+		{2, false}, // b was read at 2
+		{1, true},
+		{2, false},
+	} {
+		if _, current, err := h.WithLastReset(test.reset).KindsFor(foos); current != test.current || err != nil {
+			t.Errorf("with a reset at %d: current: %t, error %v; want %t", test.reset, current, err, test.current)
+		}
 	}
 }
 
