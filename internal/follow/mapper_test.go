@@ -117,6 +117,26 @@ func TestMissingKindIsLookedUpOnceInAGeneration(t *testing.T) {
 	m.lookedUp(1, "in the next generation")
 }
 
+// A missing kind that a lookup finds again counts as found: that an object is not found costs no read, and the mapping
+// of before is that of the last request that was answered.
+func TestMissingKindThatALookupFindsAgainIsFound(t *testing.T) {
+	m := newMapperTest(t, namespacedWidget())
+	m.serves(nil)
+	m.has(namespacedWidget(), "the kind was removed")
+	m.serves(clusterScopedWidget())
+	m.has(clusterScopedWidget(), "the kind was re-created")
+
+	now, err := m.NewMapping(context.Background(), clusterScopedWidget(), follow.ReplyNotFound)
+	if now != nil || err != nil || m.confirms > 0 {
+		t.Errorf("an object is not found: %v, %v after %d reads; want nothing, after none", now, err, m.confirms)
+	}
+
+	m.serves(namespacedWidget())
+	m.Remember(namespacedWidget())
+	m.serves(nil)
+	m.has(namespacedWidget(), "the kind was removed after a request with another mapping")
+}
+
 // A kind for which no request was answered has no such mapping.
 func TestUnusedKindThatIsMissingIsAnError(t *testing.T) {
 	m := newMapperTest(t, nil)
