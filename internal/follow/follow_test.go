@@ -3,6 +3,7 @@
 package follow_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -91,6 +93,51 @@ func TestReplyOfList(t *testing.T) {
 		if got != follow.ReplyContradicts {
 			t.Errorf("%s: %v, want that it contradicts the mapping", name, got)
 		}
+	}
+}
+
+// The namespace of a request is that of objects of its type, and of its kind if the type does not say that: what asks
+// for other objects with the same context is about no namespace. A write counts whatever is written.
+func TestNamespaceIsThatOfTheRequestedType(t *testing.T) {
+	unstructuredOf := func(kind string) *unstructured.Unstructured {
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(testVersion.WithKind(kind))
+		return obj
+	}
+	metadataOf := func(kind string) *metav1.PartialObjectMetadata {
+		obj := &metav1.PartialObjectMetadata{}
+		obj.SetGroupVersionKind(testVersion.WithKind(kind))
+		return obj
+	}
+	secretSaying := func(kind string) *corev1.Secret {
+		obj := &corev1.Secret{}
+		obj.SetGroupVersionKind(testVersion.WithKind(kind))
+		return obj
+	}
+	for _, test := range []struct {
+		name        string
+		of, another any
+		want        string
+	}{
+		{"a copy", unstructuredOf("Foo"), unstructuredOf("Foo"), "ns"},
+		{"unstructured, of another kind", unstructuredOf("Foo"), unstructuredOf("Bar"), ""},
+		{"metadata of another kind", metadataOf("Foo"), metadataOf("Bar"), ""},
+		{"metadata of the same kind", unstructuredOf("Foo"), metadataOf("Foo"), ""},
+		{"another type", &corev1.Secret{}, &corev1.ConfigMap{}, ""},
+		{"the same type, which need not say its kind", &corev1.Secret{}, secretSaying("Secret"), "ns"},
+	} {
+		ctx := follow.InNamespace(context.Background(), "ns", test.of)
+		if got := follow.NamespaceOf(ctx, test.another); got != test.want {
+			t.Errorf("%s: namespace %q, want %q", test.name, got, test.want)
+		}
+		if got := follow.NamespaceOfWrite(ctx); got != "ns" {
+			t.Errorf("%s: namespace %q of a write, want ns", test.name, got)
+		}
+	}
+
+	ctx := follow.InNamespace(context.Background(), "", unstructuredOf("Foo"))
+	if got := follow.NamespaceOf(ctx, unstructuredOf("Foo")) + follow.NamespaceOfWrite(ctx); got != "" {
+		t.Errorf("a request without a namespace has %q", got)
 	}
 }
 
