@@ -406,3 +406,81 @@ func TestUnresponsivePathIsNotAwaited(t *testing.T) {
 		time.Sleep(2 * timeout)
 	})
 }
+
+// A path is unresponsive for slowThreshold after a read that had no answer, whatever other paths answer, and no longer
+// once it has answered itself.
+func TestPathIsUnresponsiveUntilItAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, r := known(t, fakeapi.Aggregated())
+		read := func(version string) error {
+			_, err := r.ReadLive(context.Background(), schema.GroupVersion{Group: group, Version: version})
+			return err
+		}
+		answers := func(fault fakeapi.Fault) {
+			server.ClearFaults()
+			server.SetFault(fakeapi.At("/apis/"+group+"/v1"), fault)
+		}
+		getsNoAnswer := func() {
+			t.Helper()
+			answers(fakeapi.Timeout())
+			if err := read("v1"); !discovery.Unanswered(err) {
+				t.Fatalf("%v, want that the read has no answer", err)
+			}
+			answers(fakeapi.Late(time.Second)) // from now on
+		}
+		waits := func(when string, want time.Duration) {
+			t.Helper()
+			start := time.Now()
+			c := r.newCaller(onlyNewCalls, waitIfResponsive)
+			if _, err := c.read(context.Background(), snapshot.ReadVersion(group, "v1")); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took != want {
+				t.Errorf("%s: a caller waits for %v, want %v", when, took, want)
+			}
+			time.Sleep(time.Minute) // its read ends meanwhile
+		}
+
+		getsNoAnswer()
+		time.Sleep(slowThreshold - 1)
+		if err := read("v2"); err != nil {
+			t.Errorf("another version: %v", err)
+		}
+		waits("less than slowThreshold after a read that had no answer", 0)
+
+		getsNoAnswer()
+		time.Sleep(slowThreshold)
+		waits("slowThreshold after such a read", time.Second)
+
+		getsNoAnswer()
+		if err := read("v1"); err != nil {
+			t.Errorf("the path answers again: %v", err)
+		}
+		waits("once the path has answered again", time.Second)
+	})
+}
+
+// What is known of paths that do not answer takes memory only as long as it counts: callers may ask for any version.
+func TestUnresponsivePathsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, r := known(t, fakeapi.Aggregated())
+		server.SetFault(fakeapi.All(), fakeapi.Timeout())
+		for i := range 10 {
+			go func() {
+				gv := schema.GroupVersion{Group: group, Version: fmt.Sprintf("v%d", 100+i)}
+				_, _ = r.ReadLive(context.Background(), gv)
+			}()
+		}
+		time.Sleep(time.Minute)
+		server.ClearFaults()
+		if _, err := r.ReadLive(context.Background(), schema.GroupVersion{Group: group, Version: "v1"}); err != nil {
+			t.Fatal(err)
+		}
+
+		r.inFlight.mu.Lock()
+		defer r.inFlight.mu.Unlock()
+		if kept := len(r.inFlight.unresponsiveUntil); kept > 0 {
+			t.Errorf("%d paths are kept half a minute after they had no answer, want none", kept)
+		}
+	})
+}
