@@ -484,3 +484,57 @@ func TestUnresponsivePathsAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+// ConfirmAll waits for a server that does not answer once, and then not at all as long as a read of the document has no
+// answer. A moment after an attempt that has failed it sends nothing.
+func TestConfirmAllRemembersAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := fakeapi.New(fakeapi.Typical(4, 3, 1)...)
+		r := newReloader(t, server, Options{MaxAge: time.Minute})
+		readAll(t, r)
+		confirms := func(when string, wantErr bool, want time.Duration) {
+			t.Helper()
+			start := time.Now()
+			if err := r.ConfirmAll(context.Background()); (err != nil) != wantErr {
+				t.Errorf("%s: %v, want an error: %t", when, err, wantErr)
+			}
+			if took := time.Since(start); took != want {
+				t.Errorf("%s: it waits for %v, want %v", when, took, want)
+			}
+		}
+		confirms("everything was just read", false, 0)
+
+		time.Sleep(time.Hour)
+		server.SetFault(fakeapi.All(), fakeapi.Timeout())
+		confirms("nothing answers", true, maxWait)
+		confirms("a moment later", true, 0)
+		time.Sleep(slowThreshold)
+		confirms("while the read of the document goes on", true, 0)
+
+		server.ClearFaults()
+		time.Sleep(time.Minute)
+		server.TakeRequests()
+		confirms("the server answers again", false, 0)
+		if len(server.TakeRequests()) == 0 {
+			t.Error("the server answers again, and was not asked")
+		}
+		confirms("once more", false, 0)
+		if sent := server.TakeRequests(); len(sent) > 0 {
+			t.Errorf("everything was confirmed, and %v were sent", sent)
+		}
+
+		time.Sleep(time.Hour)
+		server.SetFault(fakeapi.All(), fakeapi.Status(http.StatusServiceUnavailable, 0))
+		confirms("the server fails", true, 0)
+		server.TakeRequests()
+		confirms("a moment later", true, 0)
+		if sent := server.TakeRequests(); len(sent) > 0 {
+			t.Errorf("the server failed a moment ago, and %v were sent", sent)
+		}
+		time.Sleep(slowThreshold)
+		confirms("slowThreshold later", true, 0)
+		if len(server.TakeRequests()) == 0 {
+			t.Error("the server failed slowThreshold ago, and was not asked again")
+		}
+	})
+}
