@@ -538,3 +538,41 @@ func TestConfirmAllRemembersAnOutage(t *testing.T) {
 		}
 	})
 }
+
+// What is known is stale when MaxAge has passed since the last refresh that succeeded. A refresh that fails leaves it
+// stale, and the next one is due after twice MaxAge.
+func TestKnownIsStaleUntilARefreshSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const maxAge = time.Minute
+		server := fakeapi.New(fakeapi.Typical(2, 1, 1)...)
+		r := newReloader(t, server, Options{MaxAge: maxAge})
+		is := func(when string, stale, due bool) {
+			t.Helper()
+			synctest.Wait()
+			if r.Stale() != stale || r.Due() != due {
+				t.Errorf("%s: stale: %t, due: %t; want %t, %t", when, r.Stale(), r.Due(), stale, due)
+			}
+		}
+		time.Sleep(time.Hour)
+		is("nothing was read", false, false)
+		readAll(t, r)
+		time.Sleep(maxAge - 1)
+		is("just before MaxAge", false, false)
+		time.Sleep(1)
+		is("MaxAge later", true, true)
+
+		server.SetFault(fakeapi.All(), fakeapi.Status(http.StatusServiceUnavailable, 0))
+		r.RefreshIfDue()
+		is("the refresh has failed", true, false)
+		time.Sleep(2*maxAge - 1)
+		is("just before twice MaxAge", true, false)
+		time.Sleep(1)
+		is("twice MaxAge later", true, true)
+
+		server.ClearFaults()
+		r.RefreshIfDue()
+		is("the refresh has succeeded", false, false)
+		time.Sleep(maxAge)
+		is("MaxAge after that", true, true)
+	})
+}
