@@ -106,6 +106,9 @@ func TestTooMuchIsNotDecoded(t *testing.T) {
 		"the same in JSON":         {aggregatedJSON(spreadJSON), "elements", 1 << 20},
 		"quotes":                   {aggregatedJSON(`{"a":"\\\",[{` + strings.Repeat(`,`, maxElements) + `"},` + strings.Repeat(`{},`, maxElements) + `{}`), "elements", 1 << 20},
 		"groups":                   {aggregatedProtobuf(groups), "more than 65536 groups", 1 << 30},
+		"groups of nothing": {
+			aggregatedProtobuf(bytes.Repeat(message{}.with(listItems, ""), size/2)), "more than 65536 groups", 16 << 20,
+		},
 		"groups in JSON": {
 			aggregatedJSON(strings.Repeat("{},", maxGroups) + "{}"), "more than 65536 groups", 1 << 30,
 		},
@@ -114,12 +117,17 @@ func TestTooMuchIsNotDecoded(t *testing.T) {
 			"more than 65536 groups", 1 << 30,
 		},
 	} {
-		var err error
-		if took := allocated(func() { _, err = decodeDocument(test.body, namedPath, false) }); took > test.most {
-			t.Errorf("%s: a document of %d bytes has taken %d; want %d at most", name, len(test.body), took, test.most)
-		}
-		if err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v; want an error with %q", name, err, test.want)
+		for _, keepLists := range []bool{false, true} {
+			if keepLists && bytes.HasPrefix(test.body, []byte(protobufMagic)) {
+				continue // which has no resource lists
+			}
+			var err error
+			if took := allocated(func() { _, err = decodeDocument(test.body, namedPath, keepLists) }); took > test.most {
+				t.Errorf("%s: a document of %d bytes has taken %d; want %d at most", name, len(test.body), took, test.most)
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s, resource lists are kept: %t: %v; want an error with %q", name, keepLists, err, test.want)
+			}
 		}
 	}
 	status := []byte(`{"kind":"Status","message":"why","details":{"causes":[{}` + strings.Repeat(",{}", size/3) + `]}}`)
@@ -127,6 +135,115 @@ func TestTooMuchIsNotDecoded(t *testing.T) {
 	if took := allocated(func() { parsed, _ = parseStatus(status) }); parsed.Message != "why" || took > 1<<20 {
 		t.Errorf("a Status of %d bytes has taken %d, want 1 MiB at most; its message is %q",
 			len(status), took, parsed.Message)
+	}
+}
+
+// Only commas of lists are counted, down to a depth. A body that is no JSON may have any count.
+func TestElementsAreCounted(t *testing.T) {
+	deep := strings.Repeat("[", 100) + "1,2,3" + strings.Repeat("]", 100)
+	for body, want := range map[string]int{
+		`[1,2,3]`:                       2,
+		`{"a":1,"b":2,"c":3}`:           0,
+		`{"a":[1,2],"b":{"c":[3,4]}}`:   2,
+		`[{"a":1,"b":2},{"a":3}]`:       1,
+		`[[1,2],{"a":1,"b":2}]`:         2,
+		`[[1,2],[3,4]]`:                 3,
+		`[[[1,2],3],4]`:                 3,
+		`[[[[1,2],3],4],5]`:             3, // the innermost list is the fourth
+		`[{},[[[[[1,2],3]]]],4]`:        2,
+		"[" + deep + "," + deep + ",1]": 2,
+		`["a,b","c,d"]`:                 1,
+		`["\"",1]`:                      1,
+		`["\\",1]`:                      1,
+		`["\\\"",1]`:                    1,
+		`["a,b,c`:                       0,
+		`["a\`:                          0,
+	} {
+		if got := countElements([]byte(body), 3); got != want {
+			t.Errorf("%.60s has %d commas; want %d", body, got, want)
+		}
+	}
+	for _, notJSON := range []string{`]`, `]]],[1,2]`, `}}},`, `"`, `"\`, `[`, strings.Repeat("{[", 100) + ","} {
+		countElements([]byte(notJSON), keptDepth) // does not panic
+	}
+}
+
+// Lists in what nobody decodes have any length, and any depth.
+func TestDeepListsAreSkipped(t *testing.T) {
+	deep := strings.Repeat("[", 100) + "0" + strings.Repeat(",0", maxKeptElements+1) + strings.Repeat("]", 100)
+	document := aggregatedJSON(`{"metadata":{"name":"g","x":` + deep + `},"versions":[{"version":"v1","resources":[` +
+		`{"resource":"rs","responseKind":{"kind":"R"}}]}]}`)
+	for _, keepLists := range []bool{false, true} {
+		found, err := decodeDocument(document, namedPath, keepLists)
+		if err != nil {
+			t.Errorf("resource lists are kept: %t: %v", keepLists, err)
+			continue
+		}
+		table := found.groups[0].Versions()[0].Table
+		if table == nil || (table.ResourceList() != nil) != keepLists {
+			t.Errorf("the table is %v; want one, with a resource list: %t", table, keepLists)
+		}
+	}
+}
+
+// A group that cannot be decoded is an error of the document: a document without it would say that it is not served.
+func TestMalformedGroupIsAnErrorOfTheDocument(t *testing.T) {
+	const valid = `{"metadata":{"name":"g"},"versions":[{"version":"v1"}]}`
+	for _, group := range []string{
+		`[]`, `7`, `{"metadata":{"name":7}}`, `{"metadata":{"name":"h"},"versions":[{"version":7}]}`,
+		`{"metadata":{"name":"h"},"versions":[{"version":"v1","resources":[{"responseKind":7}]}]}`,
+	} {
+		for _, keepLists := range []bool{false, true} {
+			_, err := decodeDocument(aggregatedJSON(valid, group, valid), namedPath, keepLists)
+			if err == nil || !strings.Contains(err.Error(), "a group of the aggregated document is malformed") {
+				t.Errorf("a group %s, resource lists are kept: %t: %v; want an error of the group", group, keepLists, err)
+			}
+		}
+	}
+}
+
+// A version that comes twice in a group counts once, with the first table that it has.
+func TestVersionThatComesTwice(t *testing.T) {
+	version := func(kind string) string {
+		return `{"version":"v1","resources":[{"resource":"rs","responseKind":{"kind":"` + kind + `"}}]}`
+	}
+	const (
+		stale   = `{"version":"v1","freshness":"Stale","resources":[{"resource":"rs","responseKind":{"kind":"S"}}]}`
+		invalid = `{"version":"v1","resources":[{"resource":"\n","responseKind":{"kind":"I"}}]}`
+
+		invalidName = `{"version":"v\n","resources":[{"resource":"rs","responseKind":{"kind":"N"}}]}`
+	)
+	for name, test := range map[string]struct {
+		versions []string
+		want     string // the kind; "": there is no table
+	}{
+		"twice with a table":        {[]string{version("A"), version("B")}, "A"},
+		"stale first":               {[]string{stale, version("A")}, "A"},
+		"stale last":                {[]string{version("A"), stale}, "A"},
+		"with an invalid one first": {[]string{invalid, version("A"), version("B")}, "A"},
+		"stale twice":               {[]string{stale, stale}, ""},
+		"an invalid name twice":     {[]string{invalidName, invalidName}, ""},
+	} {
+		read, err := decodeDocument(
+			aggregatedJSON(`{"metadata":{"name":"g"},"versions":[`+strings.Join(test.versions, ",")+`]}`), namedPath, false,
+		)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		versions := read.groups[0].Versions()
+		if len(versions) != 1 || (versions[0].Table != nil) != (versions[0].Err == nil) {
+			t.Errorf("%s: %v; want one version, with a table or an error", name, versions)
+			continue
+		}
+		var kinds []string
+		document := snapshot.NewDocument(read.groups, true)
+		for _, change := range snapshot.Diff(new(snapshot.Snapshot), new(snapshot.Snapshot).WithDocument(document, 1)) {
+			kinds = append(kinds, change.Mapping.GroupVersionKind.Kind)
+		}
+		if got := strings.Join(kinds, " "); got != test.want {
+			t.Errorf("%s: kinds %q; want %q", name, got, test.want)
+		}
 	}
 }
 
