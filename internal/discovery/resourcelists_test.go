@@ -159,3 +159,30 @@ func TestTooManyPartsOfResourcesAreNotKept(t *testing.T) {
 		t.Errorf("a document of %d bytes has taken %d; want %d at most", len(document), took, most)
 	}
 }
+
+// A list that cannot be read as a whole is not kept: a part of it would be taken for all. Lookups need less of it, and
+// are answered.
+func TestResourceListThatIsMalformedIsNotKept(t *testing.T) {
+	gv := schema.GroupVersion{Group: "g", Version: "v1"}
+	const short = `"shortNames":["a",7]`
+	document := aggregatedJSON(`{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[` +
+		`{"resource":"as","responseKind":{"kind":"A"}},{"resource":"bs","responseKind":{"kind":"B"},` + short + `}]}]}`)
+	list := []byte(`{"kind":"APIResourceList","groupVersion":"g/v1","resources":[` +
+		`{"name":"as","kind":"A"},{"name":"bs","kind":"B",` + short + `}]}`)
+
+	read, err := decodeDocument(document, namedPath, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofDocument := read.groups[0].Versions()[0].Table
+	ofList, err := decodeTable(list, gv, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for from, table := range map[string]*snapshot.Table{"the document": ofDocument, "its own path": ofList} {
+		if table == nil || table.ResourceList() != nil {
+			t.Errorf("of %s: %v; want a table without a resource list", from, table)
+		}
+	}
+}
