@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
@@ -114,16 +116,32 @@ func TestEachErrorOfATransportIsTheServersFailure(t *testing.T) {
 		}
 	}
 	canceled, cancel := context.WithCancel(context.Background())
+	readWithin := func(timeout time.Duration, via transport) error {
+		c := newClient(t, via)
+		c.hasRead.Store(true)
+		c.http.Timeout = timeout
+		_, _, err := c.Version(context.Background(), "example.com", "v1")
+		return err
+	}
+	waits := transport(func(req *http.Request) (*http.Response, error) {
+		<-req.Context().Done()
+		return nil, errors.New("anything")
+	})
 	hangs := transport(func(req *http.Request) (*http.Response, error) {
 		cancel()
 		<-req.Context().Done()
 		return nil, errors.New("anything")
 	})
 	for name, err := range map[string]error{
-		"the caller's own end": read(canceled, hangs),
-		"a body that is wrong": read(context.Background(), answer(200, strings.NewReader("<html>"))),
-		"a body of 9 MiB":      read(context.Background(), answer(200, strings.NewReader(strings.Repeat(" ", 9<<20)))),
-		"403":                  read(context.Background(), answer(403, strings.NewReader(""))),
+		"the caller's own end":  read(canceled, hangs),
+		"a body that is wrong":  read(context.Background(), answer(200, strings.NewReader("<html>"))),
+		"a body of 9 MiB":       read(context.Background(), answer(200, strings.NewReader(strings.Repeat(" ", 9<<20)))),
+		"the program's timeout": readWithin(time.Millisecond, waits),
+		"the same in a body": readWithin(time.Millisecond, func(req *http.Request) (*http.Response, error) {
+			body := io.NopCloser(endless{req.Context()})
+			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: body, ContentLength: -1, Request: req}, nil
+		}),
+		"403": read(context.Background(), answer(403, strings.NewReader(""))),
 	} {
 		if err == nil || serverFailed(err) {
 			t.Errorf("%s is a failure of the server, or none at all: %v", name, err)
@@ -160,6 +178,63 @@ func TestFailuresOfTheServerAreReported(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// endless is a body that sends nothing until its request ends.
+type endless struct{ ctx context.Context }
+
+func (e endless) Read([]byte) (int, error) {
+	<-e.ctx.Done()
+	return 0, errors.New("anything")
+}
+
+// slowLimiter is a rate limiter that lets no request through.
+type slowLimiter struct{ flowcontrol.RateLimiter }
+
+func (slowLimiter) Wait(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A server is not responsive if it has not answered in time. That the program's own rate limiter has let no request
+// through says nothing about it.
+func TestUnansweredRequestsWereSent(t *testing.T) {
+	waits := transport(func(req *http.Request) (*http.Response, error) {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	})
+	refuses := transport(func(*http.Request) (*http.Response, error) { return nil, syscall.ECONNREFUSED })
+	for name, test := range map[string]struct {
+		via        transport
+		limiter    flowcontrol.RateLimiter
+		within     time.Duration
+		unanswered bool
+		text       string
+	}{
+		"the server hangs":       {waits, nil, time.Millisecond, true, "no complete answer within 1ms (RequestTimeout)"},
+		"the server refuses":     {refuses, nil, time.Minute, false, "connection refused"},
+		"the rate limiter waits": {waits, slowLimiter{}, time.Millisecond, false, "not sent: client rate limiter"},
+		"the rate limiter refuses": {
+			waits, flowcontrol.NewTokenBucketRateLimiter(0.001, 0), time.Minute, false, "not sent: client rate limiter",
+		},
+	} {
+		c := newClient(t, test.via)
+		c.hasRead.Store(true) // so that nothing is sent again
+		c.options.RequestTimeout = test.within
+		c.limiter = test.limiter
+
+		_, _, err := c.Version(context.Background(), "example.com", "v1")
+
+		if err == nil || Unanswered(err) != test.unanswered || GivesNoAnswer(err) != test.unanswered ||
+			!strings.Contains(err.Error(), test.text) {
+			t.Errorf("%s: %v, which is unanswered: %t; want %t, and %q",
+				name, err, Unanswered(err), test.unanswered, test.text)
+		}
+		notSent := test.limiter != nil
+		if errors.Is(err, ErrNotSent) != notSent || notSent && serverFailed(err) {
+			t.Errorf("%s: %v; want an error of the limiter, and no failure of the server: %t", name, err, notSent)
+		}
+	}
+}
 
 // Hosts are the same whatever the case of their names, and with or without the default port.
 func TestRedirectsOnTheSameHost(t *testing.T) {
@@ -365,12 +440,12 @@ func TestFirstReadIsSentAgain(t *testing.T) {
 // of a time before, does not make absent kinds errors for good.
 func TestAuditIDsAge(t *testing.T) {
 	_, via := newServer(fakeapi.Typical(1, 1, 1)...)
-	audited := true
+	audited := "/api" // what begins the paths whose answers have one
 	c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
 		resp, err := via.RoundTrip(req)
 		if err == nil {
 			resp.Header.Del(auditID)
-			if audited {
+			if strings.HasPrefix(req.URL.Path+"/", audited) {
 				resp.Header.Set(auditID, "x")
 			}
 		}
@@ -393,9 +468,15 @@ func TestAuditIDsAge(t *testing.T) {
 	step("that is some time ago", false)
 	readDocument(t, c)
 	step("the document had one again", true)
-	audited = false
+	audited = "nowhere"
 	readDocument(t, c)
 	step("the document had none", false)
+	audited = "/api/"
+	readDocument(t, c)
+	step("the part at /api had one", true)
+	audited = "/apis/"
+	readDocument(t, c)
+	step("the part at /apis had one", true)
 }
 
 // No server has an API whose name is longer than a name may be: nobody asks for it, and no error repeats it.
@@ -410,6 +491,42 @@ func TestLongNamesAreNotAskedFor(t *testing.T) {
 	}
 	if n := len(server.TakeRequests()); n > 0 {
 		t.Errorf("%d requests; want none", n)
+	}
+}
+
+// What a request has sent is not shown, in whichever form the server repeats it: all of a header, the part behind its
+// scheme, or a decoded password. If a secret is a part of another one, nothing of either remains. Of three letters and
+// less any text may have a part, so these remain.
+func TestSecretsOfARequestAreNotShown(t *testing.T) {
+	basic := func(pair string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(pair)) }
+	for name, test := range map[string]struct {
+		config       []string
+		header, sent string
+		text, want   string
+	}{
+		"a token":              {nil, "Authorization", "Bearer abcd", "no abcd, no Bearer abcd", "no [redacted], no [redacted]"},
+		"a short token":        {nil, "Authorization", "Bearer abc", "no abc", "no abc"},
+		"a password":           {nil, "Authorization", basic("me:word"), "me and word", "me and [redacted]"},
+		"a user":               {nil, "Authorization", basic("user:pw"), "user and pw", "[redacted] and pw"},
+		"a scheme in any case": {nil, "Authorization", "b" + basic("me:word")[1:], "me and word", "me and [redacted]"},
+		"another scheme":       {nil, "Authorization", "X" + basic("me:word")[1:], "me and word", "me and word"},
+		"no base64":            {nil, "Authorization", "Basic me:word", "no me:word", "no [redacted]"},
+		"a key of a gateway":   {nil, "X-Key", "k-12", "no k-12", "no [redacted]"},
+		"a cookie":             {nil, "Cookie", "a=b; c=word", "no word", "no [redacted]"},
+		"a harmless header":    {nil, "Accept", "word", "a word", "a word"},
+		"a quoted secret":      {nil, "X-Key", `a"b\c`, `no "a\"b\\c" or a"b\c`, `no "[redacted]" or [redacted]`},
+		"a part of another":    {[]string{"word", "word-and-more"}, "X-Key", "word-and-more-still", "no word-and-more, no word-and-more-still, no word", "no [redacted], no [redacted], no [redacted]"},
+		"of the configuration": {[]string{"e"}, "X-Key", "none", "an e", "an [redacted]"},
+	} {
+		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://fake.invalid", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set(test.header, test.sent)
+		c := &Client{secrets: test.config}
+		if got := c.redact(test.text, credentialsOf(req)); got != test.want {
+			t.Errorf("%s, sent as %s: %s: %s is shown as %s; want %s", name, test.header, test.sent, test.text, got, test.want)
+		}
 	}
 }
 
