@@ -258,6 +258,37 @@ func TestWatcherIsNoStorm(t *testing.T) {
 	}
 }
 
+// A watch that was open for 30 seconds works again: what was before it does not count. So the pause after it is short,
+// and what goes wrong later is logged once more.
+func TestSteadyWatchEndsASeriesOfShortOnes(t *testing.T) {
+	short := slices.Repeat([]answer{{end: io.EOF}}, maxShort+1)
+	for name, test := range map[string]struct {
+		after    time.Duration
+		mostLate time.Duration
+		lines    int
+	}{
+		"steady":     {steadyAfter, 2 * time.Second, 2}, // the first pause is of half a second, and up to four times that
+		"not steady": {steadyAfter - time.Second, time.Minute, 1},
+	} {
+		watches := slices.Concat(short, []answer{{end: io.EOF, after: test.after}}, short, []answer{{}})
+		whileWatching(t, nil, watches, func(t *testing.T, w *watcherTest) {
+			time.Sleep(10 * time.Minute)
+
+			now := w.look()
+			if now.watches < len(watches) {
+				t.Fatalf("%s: %d watches; want %d", name, now.watches, len(watches))
+			}
+			one, next := now.asked[1+len(short)], now.asked[2+len(short)] // the first request is a list
+			if pause := next.at.Sub(one.at) - test.after; pause <= 0 || pause > test.mostLate {
+				t.Errorf("%s: the next watch begins %v after it; want a pause of %v at most", name, pause, test.mostLate)
+			}
+			if len(now.lines) != test.lines {
+				t.Errorf("%s: logged %q; want %d lines", name, now.lines, test.lines)
+			}
+		})
+	}
+}
+
 // A watch is given up after 10 minutes and a half at most, whether the server ends it when it was asked to or has died
 // without a word. The next one begins where it ended, at once if the server ended it, and fires no trigger.
 func TestWatchesLastForMinutes(t *testing.T) {
@@ -383,8 +414,9 @@ type answer struct {
 	body     string // what is sent,
 	end      error  // and what comes then; nil: nothing, until the test ends
 	delay    time.Duration
-	lasts    bool   // the end comes when it was asked for
-	stuck    string // "opening", "reading", "closing": what ends an hour later, also if the request is canceled
+	lasts    bool          // the end comes when it was asked for,
+	after    time.Duration // or so long after the beginning
+	stuck    string        // "opening", "reading", "closing": what ends an hour later, also if the request is canceled
 }
 
 // A watcherTest is a watcher that runs, and its server, which answers lists well after some other answers, and watches
@@ -527,6 +559,8 @@ func (b *body) Read(p []byte) (int, error) {
 	case b.end == nil:
 		<-b.req.Context().Done()
 		return 0, b.req.Context().Err()
+	case b.after > 0:
+		discovery.Sleep(b.req.Context(), b.after)
 	case b.lasts:
 		discovery.Sleep(b.req.Context(), time.Duration(seconds)*time.Second)
 	}
