@@ -170,6 +170,39 @@ func TestFormsAgree(t *testing.T) {
 	}
 }
 
+// A parent that exists only for its subresources has no kind, or one without a name, which kube-apiserver writes for
+// old clients (kubernetes/kubernetes#118361). It is no resource of its own in either encoding.
+func TestParentsOfSubresourcesAreNoResources(t *testing.T) {
+	noName := message{}.with(1, "").with(2, "").with(kindKind, "")
+	parents := message{}.with(resourceName, "parents")
+	one := message{}.with(resourceName, "ones").with(
+		resourceKind, string(message{}.with(1, "").with(2, "").with(kindKind, "One")),
+	)
+	version := message{}.with(versionName, "v1").with(versionResources, string(parents)).
+		with(versionResources, string(parents.with(resourceKind, string(noName)))).with(versionResources, string(one))
+	group := message{}.with(groupMeta, string(message{}.with(metaName, "g"))).with(groupVersions, string(version))
+	for encoding, body := range map[string][]byte{
+		"protobuf": aggregatedProtobuf(message{}.with(listItems, string(group))),
+		"JSON": aggregatedJSON(`{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[{"resource":"parents"},` +
+			`{"resource":"parents","responseKind":{"group":"","version":"","kind":""}},` +
+			`{"resource":"ones","responseKind":{"group":"","version":"","kind":"One"}}]}]}`),
+	} {
+		read, err := decodeDocument(body, namedPath, false)
+		if err != nil {
+			t.Errorf("%s: %v", encoding, err)
+			continue
+		}
+		var got []string
+		document := snapshot.NewDocument(read.groups, true)
+		for _, change := range snapshot.Diff(new(snapshot.Snapshot), new(snapshot.Snapshot).WithDocument(document, 1)) {
+			got = append(got, change.Mapping.Resource.Resource+" "+change.Mapping.GroupVersionKind.Kind)
+		}
+		if diff := cmp.Diff([]string{"ones One"}, got); diff != "" {
+			t.Errorf("%s: resources and kinds (-want +got):\n%s", encoding, diff)
+		}
+	}
+}
+
 // A server may refuse the request that sends a long ETag back, and a proxy that compresses makes one weak.
 func TestETagsThatAreSentBack(t *testing.T) {
 	for etag, want := range map[string]string{

@@ -12,13 +12,16 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 
@@ -170,6 +173,44 @@ func TestFailuresOfTheServerAreReported(t *testing.T) {
 			if failed := answer != nil; err == nil || (reported > 0) != failed {
 				t.Errorf("%s: %v, and %d failures were reported; want some: %t", name, err, reported, failed)
 			}
+		}
+	}
+}
+
+// The cause with which a program ends its own context is returned to it, unless it could be taken for an answer of the
+// server. URLs, in which there may be a password, are not in it.
+func TestCauseOfAContextIsNoAnswerOfTheServer(t *testing.T) {
+	own := errors.New("shut down")
+	widgets := schema.GroupResource{Group: "example.com", Resource: "widgets"}
+	noMatch := &meta.NoResourceMatchError{PartialResource: widgets.WithVersion("")}
+	notFound := apierrors.NewNotFound(widgets, "a")
+	at := func(err error) error { return &url.Error{Op: "Get", URL: "http://me:secret@fake.invalid", Err: err} }
+	for name, test := range map[string]struct {
+		cause  error
+		text   string
+		isSame bool
+	}{
+		"of the program":       {own, "shut down", true},
+		"wrapped":              {fmt.Errorf("a: %w", own), "a: shut down", true},
+		"with a URL":           {at(own), "shut down", true},
+		"with two URLs":        {at(at(own)), "shut down", true},
+		"none":                 {nil, "context canceled", false},
+		"a NotFound":           {notFound, notFound.Error(), false},
+		"a wrapped NotFound":   {fmt.Errorf("a: %w", notFound), "a: " + notFound.Error(), false},
+		"a NotFound with URLs": {at(notFound), notFound.Error(), false},
+		"a NoMatch":            {noMatch, noMatch.Error(), false},
+		"a wrapped NoMatch":    {fmt.Errorf("a: %w", noMatch), "a: " + noMatch.Error(), false},
+	} {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(test.cause)
+
+		err := Cause(ctx)
+
+		if err == nil || err.Error() != test.text || errors.Is(err, own) != test.isSame {
+			t.Errorf("%s: %v; want %s, and that it wraps the cause: %t", name, err, test.text, test.isSame)
+		}
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+			t.Errorf("%s: %v is taken for an answer of the server", name, err)
 		}
 	}
 }
