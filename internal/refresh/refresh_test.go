@@ -178,9 +178,15 @@ func (l *loopTest) refreshed(t *testing.T, first, second time.Duration) {
 // An interval counts from the beginning of a refresh.
 func TestIntervalsAreKept(t *testing.T) {
 	inLoop(t, time.Minute, &recorder{takes: 20 * time.Second}, func(t *testing.T, l *loopTest) {
-		time.Sleep(time.Hour)
-		if n := len(l.after()); n < 60 {
-			t.Errorf("%d refreshes in an hour, want one a minute at least", n)
+		time.Sleep(24 * time.Hour)
+		times := l.after()
+		if n := len(times); n < 24*60 {
+			t.Errorf("%d refreshes in a day, want one a minute at least", n)
+		}
+		for i := 1; i < len(times); i++ {
+			if gap := times[i] - times[i-1]; gap > time.Minute {
+				t.Errorf("%v between two refreshes, the second after %v; want a minute at most", gap, times[i])
+			}
 		}
 	})
 }

@@ -149,6 +149,8 @@ func TestListIsTriedAgain(t *testing.T) {
 		"unauthorized":        {answer{code: 401, end: io.EOF}, "the server does not accept the credentials"},
 		"not served":          {answer{code: 404, body: "404 page not found", end: io.EOF}, "does not serve"},
 		"no answer":           {answer{delay: time.Hour}, "deadline exceeded"},
+		"too many requests":   {answer{code: 429, end: io.EOF}, "429"}, // at the watcher's own pace
+		"reset":               {answer{err: syscall.ECONNRESET}, "connection reset"},
 		"a page":              {ends("<html>"), "not a list"},
 		"no version":          {ends(list + `"metadata":{},"items":[]}`), "no resourceVersion"},
 		"version is a number": {ends(list + `"metadata":{"resourceVersion":5}}`), "cannot unmarshal"},
@@ -303,7 +305,11 @@ func lastsForMinutes(t *testing.T, watch answer, mostLate time.Duration) {
 		w.look()
 		time.Sleep(10*time.Minute + 31*time.Second)
 
-		requests := w.look().asked
+		early := w.look()
+		requests := early.asked
+		if early.fired != notFired {
+			t.Errorf("in 10 minutes the trigger was fired: %s; want not, after the first watch has opened", early.fired)
+		}
 		if len(requests) < 3 {
 			t.Fatalf("%d requests in 10 minutes and a half, want a list and two watches", len(requests))
 		}
