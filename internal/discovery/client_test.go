@@ -5,6 +5,7 @@ package discovery
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -299,8 +300,12 @@ func TestNamesThatAreNoneAreNotAskedFor(t *testing.T) {
 	server, via := newServer(fakeapi.Typical(1, 1, 1)...)
 	c := newClient(t, via)
 	ask := func(group, version string) {
-		if table, _, err := c.Version(context.Background(), group, version); table != nil || err != nil {
+		table, proven, err := c.Version(context.Background(), group, version)
+		if table != nil || err != nil {
 			t.Errorf("group %q, version %q: served %v, %v; want that it is not served", group, version, table != nil, err)
+		}
+		if !proven {
+			t.Errorf("group %q, version %q: whether it is served is open; want that it is not", group, version)
 		}
 	}
 	for _, name := range []string{
@@ -309,8 +314,9 @@ func TestNamesThatAreNoneAreNotAskedFor(t *testing.T) {
 		ask(name, "v1")
 		ask("g0001.example.com", name)
 		ask("", name)
-		if versions, _, _, err := c.List(context.Background(), name); err != nil || len(versions) > 0 {
-			t.Errorf("group %q: versions %q, %v; want none", name, versions, err)
+		versions, _, proven, err := c.List(context.Background(), name)
+		if err != nil || len(versions) > 0 || !proven {
+			t.Errorf("group %q: versions %q, %v, proven: %t; want none, and no doubt", name, versions, err, proven)
 		}
 	}
 	ask("g0001.example.com", "")
@@ -335,6 +341,112 @@ func TestListsThatCallThemselvesOtherwise(t *testing.T) {
 		body := fmt.Sprintf(`{"kind":"APIResourceList","groupVersion":%q,"resources":[{"name":"rs","kind":"R"}]}`, claim)
 		if table, err := decodeTable([]byte(body), schema.GroupVersion{Group: "g", Version: "v1"}, false); (err == nil) != fine || (table != nil) != fine {
 			t.Errorf("a list at g/v1 that calls itself %s: table %v, %v; want that it is read: %t", claim, table, err, fine)
+		}
+	}
+	for claim, fine := range map[string]bool{"v1": true, "v2": true, "apps/v1": false, "a/b/c": false} {
+		body := fmt.Sprintf(`{"kind":"APIResourceList","groupVersion":%q,"resources":[{"name":"rs","kind":"R"}]}`, claim)
+		table, err := decodeTable([]byte(body), schema.GroupVersion{Version: "v1"}, false)
+		if (err == nil) != fine || (table != nil) != fine {
+			t.Errorf("a list at v1 that calls itself %s: table %v, %v; want that it is read: %t", claim, table, err, fine)
+		}
+	}
+}
+
+// A document of another kind than the one that was asked for is an error, although it has what is looked for in it.
+func TestDocumentsOfAnotherKindAreErrors(t *testing.T) {
+	const (
+		groups = `"items":[{"metadata":{"name":"g"}}],"groups":[{"name":"g","versions":[{"version":"v1"}]}]`
+		one    = `"name":"g","versions":[{"version":"v1"}],"groupVersion":"g/v1","resources":[]`
+	)
+	document := func(path string) func([]byte) error {
+		return func(body []byte) error { _, err := decodeDocument(body, path, false); return err }
+	}
+	group := func(name string) func([]byte) error {
+		return func(body []byte) error { _, err := decodeGroup(body, schema.GroupVersion{Group: name}); return err }
+	}
+	table := func(body []byte) error {
+		_, err := decodeTable(body, schema.GroupVersion{Group: "g", Version: "v1"}, false)
+		return err
+	}
+	for _, test := range []struct {
+		decode           func([]byte) error
+		kind, apiVersion string
+		content, want    string // want: "" if it is read
+	}{
+		{document(namedPath), aggregatedKind, "apidiscovery.k8s.io/v2", groups, ""},
+		{document(namedPath), aggregatedKind, "v1", groups, "not of kind"},
+		{document(namedPath), "APIGroupDiscovery", "apidiscovery.k8s.io/v2", groups, "not of kind"},
+		{document(namedPath), "APIGroupList", "v1", groups, ""},
+		{document(namedPath), "APIVersions", "", groups, "not of kind"},
+		{document(namedPath), "Status", "v1", groups, "not of kind"},
+		{document(corePath), "APIVersions", "", `"versions":["v1"]`, ""},
+		{document(corePath), "APIGroupList", "v1", groups, "not of kind"},
+		{group("g"), "APIGroup", "v1", one, ""},
+		{group("g"), "APIGroupList", "v1", one, "not of kind"},
+		{group("g"), "APIResourceList", "v1", one, "not of kind"},
+		{group("g"), "APIGroup", "v1", `"name":"h","versions":[{"version":"v1"}]`, `about group "h"`},
+		{group("g"), "APIGroup", "v1", `"name":"g","versions":[]`, "no versions"},
+		{group(""), "APIVersions", "", `"versions":["v1"]`, ""},
+		{group(""), "APIVersions", "", `"versions":[]`, "not about the core group"},
+		{group(""), aggregatedKind, "apidiscovery.k8s.io/v2", groups, "not about the core group"},
+		{table, "APIResourceList", "v1", one, ""},
+		{table, "", "", one, ""},
+		{table, "", "", `"resources":[]`, "not of kind"},
+		{table, "APIGroup", "v1", one, "not of kind"},
+	} {
+		body := fmt.Sprintf(`{"kind":%q,"apiVersion":%q,%s}`, test.kind, test.apiVersion, test.content)
+		err := test.decode([]byte(body))
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: %v; want an error with %q, or none", body, err, test.want)
+		}
+	}
+}
+
+// A server that only extends another one has no core group, and says so with a 404 at /api. Without an Audit-Id that
+// 404 may be a gateway's: it is an error if the other path shows that the server sends the header.
+func TestServerWithoutACoreGroup(t *testing.T) {
+	for _, test := range []struct {
+		coreHas, namedHas bool // an Audit-Id
+		fails             bool
+	}{
+		{true, true, false}, {true, false, false}, {false, false, false}, {false, true, true},
+	} {
+		_, via := newServer(fakeapi.Typical(1, 1, 1)...)
+		c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
+			resp, err := via.RoundTrip(req)
+			if err != nil {
+				return nil, err
+			}
+			has := test.namedHas
+			if req.URL.Path == corePath {
+				has = test.coreHas
+				resp = &http.Response{
+					StatusCode: http.StatusNotFound, Header: http.Header{}, Request: req,
+					Body: io.NopCloser(strings.NewReader(pageNotFound)),
+				}
+			}
+			resp.Header.Del(auditID)
+			if has {
+				resp.Header.Set(auditID, "x")
+			}
+			return resp, nil
+		}))
+		doc, err := c.Document(context.Background())
+		if (err != nil) != test.fails || err == nil && len(doc.Groups()) != 1 {
+			t.Errorf("an Audit-Id at /api: %t, at /apis: %t: %v; want the groups at /apis, or an error: %t",
+				test.coreHas, test.namedHas, err, test.fails)
+		}
+	}
+}
+
+// Only built-in groups may be served by another API server of the same cluster alone, as far as their names tell.
+func TestGroupsThatMayBeOfAPeer(t *testing.T) {
+	for group, want := range map[string]bool{
+		"": true, "apps": true, "batch": true, "networking.k8s.io": true, "gateway.networking.k8s.io": true,
+		"example.com": false, "k8s.io.example.com": false, "xk8s.io": false, "a.xk8s.io": false,
+	} {
+		if got := MayBeOfPeer(group); got != want {
+			t.Errorf("group %q may be of a peer: %t; want %t", group, got, want)
 		}
 	}
 }

@@ -277,6 +277,24 @@ func TestUnansweredRequestsWereSent(t *testing.T) {
 	}
 }
 
+// A version that the server marks as stale gives no answer, either: what serves it does not answer the server.
+func TestStaleVersionGivesNoAnswer(t *testing.T) {
+	read, err := decodeDocument(aggregatedJSON(
+		`{"metadata":{"name":"g"},"versions":[{"version":"v1","freshness":"Stale"},{"version":"v2","resources":[{"resource":"\n"}`+
+			`,{"resource":"\n","responseKind":{"kind":"R"}}]}]}`,
+	), namedPath, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := read.groups[0].Versions()
+	if err := versions[0].Err; !GivesNoAnswer(err) || Unanswered(err) {
+		t.Errorf("a stale version: %v; want that it gives no answer, and that no request was unanswered", err)
+	}
+	if err := versions[1].Err; err == nil || GivesNoAnswer(err) {
+		t.Errorf("a version with an invalid name in it: %v; want an error that is an answer", err)
+	}
+}
+
 // Hosts are the same whatever the case of their names, and with or without the default port.
 func TestRedirectsOnTheSameHost(t *testing.T) {
 	for to, followed := range map[string]bool{
