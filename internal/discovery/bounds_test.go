@@ -5,6 +5,7 @@ package discovery
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -199,6 +200,19 @@ func TestMalformedGroupIsAnErrorOfTheDocument(t *testing.T) {
 				t.Errorf("a group %s, resource lists are kept: %t: %v; want an error of the group", group, keepLists, err)
 			}
 		}
+	}
+}
+
+// An aggregated document in protobuf without content is no document: an empty list has its metadata. One with that is
+// a server without groups.
+func TestEmptyProtobufIsNoDocument(t *testing.T) {
+	const listMeta = 1
+	if read, err := decodeDocument(aggregatedProtobuf(message{}), namedPath, false); !errors.Is(err, errWire) {
+		t.Errorf("no list: %v, %v; want %v", read, err, errWire)
+	}
+	read, err := decodeDocument(aggregatedProtobuf(message{}.with(listMeta, "")), namedPath, false)
+	if err != nil || len(read.groups) > 0 {
+		t.Errorf("an empty list: %v, %v; want no groups", read, err)
 	}
 }
 

@@ -439,6 +439,43 @@ func TestServerWithoutACoreGroup(t *testing.T) {
 	}
 }
 
+// A server that lists no groups at all is an error, and not one without APIs: what is known stays.
+func TestServerWithoutGroupsIsAnError(t *testing.T) {
+	c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
+		kind := "APIGroupList"
+		if req.URL.Path == corePath {
+			kind = "APIVersions"
+		}
+		body := io.NopCloser(strings.NewReader(`{"kind":"` + kind + `"}`))
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: req, Body: body}, nil
+	}))
+	doc, err := c.Document(context.Background())
+	const want = "discovery of /apis failed: the server lists no API groups, and none at /api"
+	if doc != nil || err == nil || err.Error() != want {
+		t.Errorf("%v, %v; want no document, and %s", doc, err, want)
+	}
+}
+
+// The error of a read that nobody waited for names what was read, and is no timeout of that: it goes on.
+func TestErrorOfAReadThatIsNotAwaited(t *testing.T) {
+	for _, test := range []struct {
+		read snapshot.Read
+		want string
+	}{
+		{snapshot.Read{Part: snapshot.PartDocument}, "discovery of /apis failed: no answer within 2s"},
+		{
+			snapshot.Read{Part: snapshot.PartVersion, Group: "g", Version: "v1"},
+			"discovery of g/v1 at /apis/g/v1 failed: no answer within 2s",
+		},
+		{snapshot.Read{Part: snapshot.PartVersion, Version: "v1"}, "discovery of v1 at /api/v1 failed: no answer within 2s"},
+		{snapshot.Read{Part: snapshot.PartGroup, Group: "g"}, "discovery of g at /apis/g failed: no answer within 2s"},
+	} {
+		if err := NotAwaited(test.read, 2*time.Second); err.Error() != test.want || GivesNoAnswer(err) {
+			t.Errorf("of %v: %v; want %s", test.read, err, test.want)
+		}
+	}
+}
+
 // Only built-in groups may be served by another API server of the same cluster alone, as far as their names tell.
 func TestGroupsThatMayBeOfAPeer(t *testing.T) {
 	for group, want := range map[string]bool{
