@@ -327,6 +327,11 @@ func TestDebugPageIsSafe(t *testing.T) {
 				!strings.Contains(csp, "frame-ancestors 'none'") {
 				t.Errorf("Accept %q: Content-Security-Policy %q; want that nothing is loaded, and no frame", accept, csp)
 			}
+			cached, sniffed := w.Header().Get("Cache-Control"), w.Header().Get("X-Content-Type-Options")
+			if cached != "no-store" || sniffed != "nosniff" {
+				t.Errorf("Accept %q: Cache-Control %q, X-Content-Type-Options %q; want no-store and nosniff",
+					accept, cached, sniffed)
+			}
 			body := w.Body.String()
 			if token == "" || strings.Contains(body, token) || strings.Contains(body, evil) ||
 				strings.Contains(body, "%!") || !strings.Contains(body, "refused") {
