@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -295,121 +294,6 @@ func TestStaleVersionGivesNoAnswer(t *testing.T) {
 	}
 }
 
-// Hosts are the same whatever the case of their names, and with or without the default port.
-func TestRedirectsOnTheSameHost(t *testing.T) {
-	for to, followed := range map[string]bool{
-		"http://fake.invalid:80/there": true, "http://FAKE.invalid/there": true, "https://fake.invalid/there": true,
-		"https://Fake.Invalid:443/there": true, "/there": true,
-		"http://fake.invalid:443/there":   false,
-		"https://fake.invalid:80/there":   false,
-		"http://fake.invalid.other/there": false,
-		"http://other.invalid/there":      false,
-		"//fake:80/there":                 false,
-	} {
-		var asked []string
-		c := newClient(t, transport(func(req *http.Request) (*http.Response, error) {
-			asked = append(asked, req.URL.Path)
-			resp := &http.Response{StatusCode: 307, Header: http.Header{"Location": {to}}, Body: http.NoBody, Request: req}
-			if req.URL.Path == "/there" {
-				resp.StatusCode, resp.Body = 200, io.NopCloser(strings.NewReader(`{"kind":"APIResourceList"}`))
-			}
-			return resp, nil
-		}))
-		_, _, err := c.Version(context.Background(), "example.com", "v1")
-		if followed != (err == nil) || len(asked) == 2 != followed || err != nil && strings.Contains(err.Error(), "invalid") {
-			t.Errorf("a redirect to %s: %v, %q; want that it is followed: %t", to, err, asked, followed)
-		}
-	}
-}
-
-// A redirect from HTTPS to HTTP would send the credentials in plain text, although the host is the same. The answer is
-// no failure of the server: it does answer.
-func TestRedirectsThatLoseTLSAreRefused(t *testing.T) {
-	for to, followed := range map[string]bool{
-		"http://fake.invalid/there":      false,
-		"http://fake.invalid:80/there":   false,
-		"https://fake.invalid:443/there": true,
-		"/there":                         true,
-	} {
-		var asked []string
-		via := transport(func(req *http.Request) (*http.Response, error) {
-			asked = append(asked, req.URL.String())
-			code, body := http.StatusTemporaryRedirect, ""
-			if req.URL.Path == "/there" {
-				code, body = http.StatusOK, `{"kind":"APIResourceList"}`
-			}
-			return &http.Response{
-				StatusCode: code, Header: http.Header{"Location": {to}}, Body: io.NopCloser(strings.NewReader(body)), Request: req,
-			}, nil
-		})
-		c, err := NewClient(
-			&rest.Config{Host: "https://fake.invalid", QPS: -1, BearerToken: fakeapi.Token}, &http.Client{Transport: via},
-			Options{RequestTimeout: time.Minute, MaxResponseBytes: 8 << 20},
-		)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		_, _, err = c.Version(context.Background(), "example.com", "v1")
-
-		if followed && (err != nil || len(asked) != 2) {
-			t.Errorf("a redirect to %s: %v after %q; want that it is followed", to, err, asked)
-		}
-		var failed *Error
-		refused := len(asked) == 1 && errors.Is(err, errOtherHost) && errors.As(err, &failed) &&
-			failed.Code == http.StatusTemporaryRedirect && !serverFailed(err)
-		if !followed && !refused {
-			t.Errorf("a redirect to %s: %v after %q; want that it is refused, with the code 307", to, err, asked)
-		}
-	}
-}
-
-// A server that redirects without end is asked ten times, as by net/http's own client. If the program has a rule of
-// its own for redirects on the same host, that one decides.
-func TestRedirectsAreBounded(t *testing.T) {
-	most := func(redirects int) checkRedirect {
-		return func(_ *http.Request, via []*http.Request) error {
-			if len(via) > redirects {
-				return errors.New("redirect refused")
-			}
-			return nil
-		}
-	}
-	for name, test := range map[string]struct {
-		own   checkRedirect
-		asked int
-		want  string
-	}{
-		"no rule of the program": {nil, 10, "stopped after 10 redirects"},
-		"a lower bound":          {most(3), 4, "redirect refused"},
-		"a higher bound":         {most(20), 21, "redirect refused"},
-	} {
-		asked := 0
-		via := transport(func(req *http.Request) (*http.Response, error) {
-			asked++
-			if asked > 100 {
-				return nil, errors.New("redirects without end")
-			}
-			return &http.Response{
-				StatusCode: http.StatusFound, Header: http.Header{"Location": {"/again"}}, Body: http.NoBody, Request: req,
-			}, nil
-		})
-		c, err := NewClient(
-			&rest.Config{Host: "http://fake.invalid", QPS: -1}, &http.Client{Transport: via, CheckRedirect: test.own},
-			Options{RequestTimeout: time.Minute, MaxResponseBytes: 8 << 20},
-		)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		_, _, err = c.Version(context.Background(), "example.com", "v1")
-
-		if asked != test.asked || err == nil || !strings.HasSuffix(err.Error(), test.want) {
-			t.Errorf("%s: %d requests, %v; want %d, and an error that ends with %q", name, asked, err, test.asked, test.want)
-		}
-	}
-}
-
 // A server that ignores the parameters of Accept answers in protobuf with the list that has no resources. It is
 // asked for JSON alone then, once and for good.
 func TestServerThatIgnoresParameters(t *testing.T) {
@@ -550,42 +434,6 @@ func TestLongNamesAreNotAskedFor(t *testing.T) {
 	}
 	if n := len(server.TakeRequests()); n > 0 {
 		t.Errorf("%d requests; want none", n)
-	}
-}
-
-// What a request has sent is not shown, in whichever form the server repeats it: all of a header, the part behind its
-// scheme, or a decoded password. If a secret is a part of another one, nothing of either remains. Of three letters and
-// less any text may have a part, so these remain.
-func TestSecretsOfARequestAreNotShown(t *testing.T) {
-	basic := func(pair string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(pair)) }
-	for name, test := range map[string]struct {
-		config       []string
-		header, sent string
-		text, want   string
-	}{
-		"a token":              {nil, "Authorization", "Bearer abcd", "no abcd, no Bearer abcd", "no [redacted], no [redacted]"},
-		"a short token":        {nil, "Authorization", "Bearer abc", "no abc", "no abc"},
-		"a password":           {nil, "Authorization", basic("me:word"), "me and word", "me and [redacted]"},
-		"a user":               {nil, "Authorization", basic("user:pw"), "user and pw", "[redacted] and pw"},
-		"a scheme in any case": {nil, "Authorization", "b" + basic("me:word")[1:], "me and word", "me and [redacted]"},
-		"another scheme":       {nil, "Authorization", "X" + basic("me:word")[1:], "me and word", "me and word"},
-		"no base64":            {nil, "Authorization", "Basic me:word", "no me:word", "no [redacted]"},
-		"a key of a gateway":   {nil, "X-Key", "k-12", "no k-12", "no [redacted]"},
-		"a cookie":             {nil, "Cookie", "a=b; c=word", "no word", "no [redacted]"},
-		"a harmless header":    {nil, "Accept", "word", "a word", "a word"},
-		"a quoted secret":      {nil, "X-Key", `a"b\c`, `no "a\"b\\c" or a"b\c`, `no "[redacted]" or [redacted]`},
-		"a part of another":    {[]string{"word", "word-and-more"}, "X-Key", "word-and-more-still", "no word-and-more, no word-and-more-still, no word", "no [redacted], no [redacted], no [redacted]"},
-		"of the configuration": {[]string{"e"}, "X-Key", "none", "an e", "an [redacted]"},
-	} {
-		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://fake.invalid", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set(test.header, test.sent)
-		c := &Client{secrets: test.config}
-		if got := c.redact(test.text, credentialsOf(req)); got != test.want {
-			t.Errorf("%s, sent as %s: %s: %s is shown as %s; want %s", name, test.header, test.sent, test.text, got, test.want)
-		}
 	}
 }
 
