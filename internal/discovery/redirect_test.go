@@ -77,7 +77,7 @@ func TestRedirectsThatLoseTLSAreRefused(t *testing.T) {
 			t.Errorf("a redirect to %s: %v after %q; want that it is followed", to, err, asked)
 		}
 		var failed *Error
-		refused := len(asked) == 1 && errors.Is(err, errOtherHost) && errors.As(err, &failed) &&
+		refused := len(asked) == 1 && errors.As(err, &failed) && failed.Err.Error() == errOtherHost.Error() &&
 			failed.Code == http.StatusTemporaryRedirect && !serverFailed(err)
 		if !followed && !refused {
 			t.Errorf("a redirect to %s: %v after %q; want that it is refused, with the code 307", to, err, asked)
