@@ -4,6 +4,7 @@ package fresh_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -145,7 +147,14 @@ func TestManagerWithoutWiring(t *testing.T) {
 		s.PutVersion(fmt.Sprint("group", n), fakeapi.Version{Name: "v1"})
 		must(t, mapper.Refresh(t.Context()))
 	}
-	eventually(t, "the mapper logs", func() bool { return len(logged.take("served APIs changed")) > 0 })
+	var lines []string
+	eventually(t, "the mapper logs", func() bool {
+		lines = append(lines, logged.take()...)
+		return strings.Contains(strings.Join(lines, "\n"), "served APIs changed")
+	})
+	if strings.Contains(strings.Join(lines, "\n"), "do not recover") {
+		t.Errorf("logged %q, want nothing of parts that do not follow", lines)
+	}
 	families, err := metrics.Registry.Gather()
 	must(t, err)
 	if !slices.ContainsFunc(families, func(family *dto.MetricFamily) bool {
@@ -154,17 +163,53 @@ func TestManagerWithoutWiring(t *testing.T) {
 	}) {
 		t.Error("controller-runtime's registry has no requests of the mapper")
 	}
-	if lines := logged.take("do not recover"); len(lines) > 0 {
-		t.Errorf("logged %q, want nothing", lines)
-	}
 	_, err = fresh.NewManager(s.Config(), ctrl.Options{Metrics: server.Options{BindAddress: "0"},
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 			return meta.NewDefaultRESTMapper(nil), nil
 		}})
 	must(t, err)
-	if lines := logged.take("do not recover", "DefaultRESTMapper", "cache"); len(lines) != 1 {
+	if lines := logged.take("do not recover", "DefaultRESTMapper", "client *", "cache *"); len(lines) != 1 {
 		t.Errorf("logged %q, want one line", lines)
 	}
+}
+
+// followedMetrics keeps who has followed a kind.
+type followedMetrics struct {
+	apiutil.DynamicRESTMapperMetrics
+	mu       sync.Mutex
+	followed map[string]int
+}
+
+func (m *followedMetrics) Followed(who string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.followed[who]++
+}
+
+// Metrics count each switch of a client and of a cache.
+func TestSwitchesAreCounted(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s := newChangingServer(t, inNamespaces)
+		recorder, err := restmappermetrics.New(prometheus.NewRegistry())
+		must(t, err)
+		counts := &followedMetrics{DynamicRESTMapperMetrics: recorder, followed: map[string]int{}}
+		m := s.mapper(t, apiutil.DynamicRESTMapperOptions{Metrics: counts})
+		c, _ := s.caching(t, cache.Options{Mapper: m})
+		live := s.client(t, m)
+		must(t, live.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{}))
+		eventually(t, "the object", func() bool { return has(c, "ns") })
+		for n, scope := range []string{ofCluster, inNamespaces} {
+			s.changeScope(t, m, scope)
+			must(t, live.List(t.Context(), &corev1.ConfigMapList{}))
+			eventually(t, "the cache follows", func() bool { return has(c, "") == (scope == ofCluster) })
+			time.Sleep(time.Second)
+			counts.mu.Lock()
+			if want := map[string]int{"client": n + 1, "cache": n + 1}; !maps.Equal(counts.followed, want) {
+				t.Errorf("after %d switches the metrics are %v, want %v", n+1, counts.followed, want)
+			}
+			counts.mu.Unlock()
+		}
+	})
 }
 
 // waitingMetrics keeps how many caches wait for a kind.
