@@ -116,3 +116,36 @@ func TestRecorder(t *testing.T) {
 		t.Errorf("one of its own, with a label: %v", err)
 	}
 }
+
+// Whether all watches are open, and how many caches wait for a kind, are what was reported last. A kind for which none
+// waits any more has no series.
+func TestGaugesHaveWhatWasReportedLast(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	recorder, err := restmappermetrics.New(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+	gadget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}
+	for _, step := range []struct {
+		open             bool
+		widgets, gadgets int
+		want             string
+	}{
+		{true, 2, 1, `waiting_caches group=example.com kind=Gadget version=v1 1
+waiting_caches group=example.com kind=Widget version=v1 2
+watching 1
+`},
+		{false, 1, 0, `waiting_caches group=example.com kind=Widget version=v1 1
+watching 0
+`},
+		{true, 0, 0, "watching 1\n"},
+	} {
+		recorder.Watching(step.open)
+		recorder.WaitingKinds(widget, step.widgets)
+		recorder.WaitingKinds(gadget, step.gadgets)
+		if got, _ := scraped(t, registry); got != step.want {
+			t.Errorf("after %+v the metrics are\n%swant\n%s", step, got, step.want)
+		}
+	}
+}
