@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -122,10 +123,10 @@ func TestFirstWriteStaysInItsNamespace(t *testing.T) {
 					_ = s.writesElsewhere()
 					for name, c := range map[string]client.Client{"the same": first,
 						"a wrapped": s.client(t, unwrappingMapper{first.RESTMapper()}), "another": s.sharing(t)} {
-						if err, sent := write(c, "ns", "n"), s.writesElsewhere(); !apierrors.IsNotFound(err) ||
-							len(sent) > 0 {
-							t.Errorf("%s client, for a namespace: got %v after %q, want a 404 and nothing sent", name,
-								err, sent)
+						if err, sent := write(c, "ns", "n"), s.writesElsewhere(); !apierrors.IsNotFound(err) || len(sent) > 0 ||
+							noticed && !strings.Contains(err.Error(), "was namespaced before") {
+							t.Errorf("%s client, for a namespace: got %v after %q, want a 404, which says "+
+								"why if the mapper has noticed, and nothing sent", name, err, sent)
 						}
 						if err, sent := write(c, "", "n"), s.writesElsewhere(); err != nil || len(sent) != 1 {
 							t.Errorf("%s client, for none: got %v after %q, want one write", name, err, sent)
@@ -490,6 +491,45 @@ func TestErrorsArePassedOn(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A kind that the options exclude from the cache is read from the server, and followed, whatever the caller does with
+// the objects of the options afterwards. Everything else is read from the cache.
+func TestKindThatIsNotReadFromTheCache(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s := newChangingServer(t, inNamespaces)
+		cached, m := s.caching(t, cache.Options{ReaderFailOnMissingInformer: true})
+		_, err := cached.GetInformer(t.Context(), &corev1.Secret{})
+		must(t, err)
+		excluded := caller{"metadata", configMap}.object("", "")
+		options := client.Options{HTTPClient: s.Client(), Mapper: m, Cache: &client.CacheOptions{
+			Reader: cached, DisableFor: []client.Object{excluded},
+		}}
+		c, err := newClient(s.Config(), options)
+		must(t, err)
+		excluded.GetObjectKind().SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+		for _, step := range []struct{ scope, namespace, path string }{
+			{inNamespaces, "ns", "/api/v1/namespaces/ns/configmaps/n"},
+			{ofCluster, "", "/api/v1/configmaps/n"},
+			{inNamespaces, "ns", "/api/v1/namespaces/ns/configmaps/n"},
+		} {
+			s.change(func() { s.scope = step.scope }) // the mapper has not noticed
+			_, _ = s.take()
+			must(t, c.Get(t.Context(), client.ObjectKey{Namespace: step.namespace, Name: "n"}, &corev1.ConfigMap{}))
+			if sent, _ := s.take(); len(sent) == 0 || sent[len(sent)-1] != "GET "+step.path {
+				t.Errorf("%s: sent %q, want a last request for %s", step.scope, sent, step.path)
+			}
+			must(t, errors.Join(c.List(t.Context(), &corev1.ConfigMapList{}), c.List(t.Context(), &corev1.SecretList{})))
+			if sent, _ := s.take(); !slices.Equal(sent, []string{"GET /api/v1/configmaps"}) {
+				t.Errorf("%s: sent %q for two lists, want that of the excluded kind", step.scope, sent)
+			}
+		}
+		options.Cache.DisableFor = []client.Object{&unstructured.Unstructured{}}
+		_, err = newClient(s.Config(), options)
+		if _, want := client.New(s.Config(), options); err == nil || want == nil || err.Error() != want.Error() {
+			t.Errorf("an object without a kind is excluded: %v, want controller-runtime's error: %v", err, want)
+		}
+	})
 }
 
 // A client keeps its options, and those of clients that wrap it, also after a switch.
