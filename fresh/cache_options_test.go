@@ -18,8 +18,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -199,14 +202,19 @@ func TestByObjectOfAllNamespaces(t *testing.T) {
 		var selected atomic.Int32
 		c, m := s.caching(t, cache.Options{
 			HTTPClient: &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
-				if req.URL.Query().Get("labelSelector") == "a=b" {
+				if query := req.URL.Query(); query.Get("labelSelector") == "a=b" && query.Get("fieldSelector") == "c=d" {
 					selected.Add(1)
 				}
 				return s.Server
 			})},
-			ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
-				cache.AllNamespaces: {LabelSelector: labels.SelectorFromSet(labels.Set{"a": "b"})},
-			}}},
+			ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {
+				Transform: annotate("of the kind"),
+				Namespaces: map[string]cache.Config{cache.AllNamespaces: {
+					LabelSelector: labels.SelectorFromSet(labels.Set{"a": "b"}),
+					FieldSelector: fields.OneTermEqualSelector("c", "d"),
+					Transform:     annotate("of all namespaces"),
+				}},
+			}},
 		})
 		handle(t, c, "typed", h)
 		for n, scope := range []string{inNamespaces, ofCluster, inNamespaces} {
@@ -214,7 +222,14 @@ func TestByObjectOfAllNamespaces(t *testing.T) {
 			s.changeScope(t, m, scope)
 			h.expect(t, fmt.Sprint("step ", n), keysOf[scope])
 			if n > 0 && selected.Load() == 0 {
-				t.Errorf("%s: no request has the selector", scope)
+				t.Errorf("%s: no request has the selectors", scope)
+			}
+			list := &corev1.ConfigMapList{}
+			must(t, c.List(t.Context(), list))
+			for _, item := range list.Items {
+				if item.Annotations["set"] != "of all namespaces" {
+					t.Errorf("%s: annotations %v, want those of the transform of all namespaces", scope, item.Annotations)
+				}
 			}
 		}
 	})
@@ -338,4 +353,123 @@ func TestSwitchWithAnIndex(t *testing.T) {
 		eventually(t, "switched", func() bool { return has(c, "") })
 		must(t, errors.Join(err, c.IndexField(t.Context(), &corev1.ConfigMap{}, "name", index)))
 	})
+}
+
+// A Go type may be that of several kinds. Then an object, a list and GetInformerForKind say which kind they are for.
+func TestGoTypeOfSeveralKinds(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		thing, scheme := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}, kruntime.NewScheme()
+		must(t, corev1.AddToScheme(scheme))
+		scheme.AddKnownTypeWithName(thing, &corev1.ConfigMap{})
+		scheme.AddKnownTypeWithName(thing.GroupVersion().WithKind("ThingList"), &corev1.ConfigMapList{})
+		metav1.AddToGroupVersion(scheme, thing.GroupVersion())
+		s := newChangingServer(t, inNamespaces)
+		s.PutVersion(thing.Group, fakeapi.Version{Name: thing.Version, Resources: []fakeapi.Resource{{
+			Name: "things", Kind: "Thing", Namespaced: true, Objects: []fakeapi.Object{{Namespace: "ns", Name: "a", UID: "7"}},
+		}}})
+		c, _ := s.caching(t, cache.Options{Scheme: scheme})
+		want := map[schema.GroupVersionKind]string{configMap: keysOf[inNamespaces], thing: "ns/a"}
+		for gvk, keys := range want {
+			informer, err := c.GetInformerForKind(t.Context(), gvk)
+			must(t, err)
+			h := &tally{}
+			_, err = informer.AddEventHandler(h)
+			must(t, err)
+			h.expect(t, gvk.String(), keys)
+		}
+		for range 2 {
+			for gvk, keys := range want {
+				list := caller{"typed", gvk}.list().(*corev1.ConfigMapList)
+				if must(t, c.List(t.Context(), list)); len(list.Items) != len(strings.Fields(keys)) {
+					t.Errorf("a list of %v has %d objects, want %s", gvk, len(list.Items), keys)
+				}
+			}
+		}
+		for _, gvk := range []schema.GroupVersionKind{
+			thing.GroupVersion().WithKind("Unknown"),
+			corev1.SchemeGroupVersion.WithKind("PodExecOptions"), // not a client.Object
+		} {
+			if _, err := c.GetInformerForKind(t.Context(), gvk); err == nil {
+				t.Errorf("an informer of %v, want an error", gvk)
+			}
+		}
+	})
+}
+
+// An index that an informer has already is an error, and the cache goes on.
+func TestIndexThatIsThereAlready(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s := newChangingServer(t, inNamespaces)
+		c, m := s.caching(t, cache.Options{})
+		name := func(obj client.Object) []string { return []string{obj.GetName()} }
+		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "one", name))
+		if err := c.IndexField(t.Context(), &corev1.ConfigMap{}, "one", name); err == nil {
+			t.Error("an index was added twice, and there is no error")
+		}
+		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "two", name))
+		s.changeScope(t, m, ofCluster)
+		eventually(t, "the cache follows", func() bool { return has(c, "") })
+		for _, field := range []string{"one", "two"} {
+			list := &corev1.ConfigMapList{}
+			if err := c.List(t.Context(), list, client.MatchingFields{field: "n"}); err != nil || len(list.Items) != 1 {
+				t.Errorf("by index %q after the switch: %d objects, %v", field, len(list.Items), err)
+			}
+		}
+	})
+}
+
+// What the caller changes in its options afterwards does not change the cache, neither for kinds that are named nor for
+// others.
+func TestOptionsMayBeChangedAfterwards(t *testing.T) {
+	for _, isNamed := range []bool{false, true} {
+		bubble(t, fmt.Sprintf("named: %t", isNamed), func(t *testing.T) {
+			s := newChangingServer(t, inNamespaces)
+			var withoutBookmarks atomic.Int32
+			namespaces := map[string]cache.Config{"ns": {}, "other": {}}
+			noCopy, bookmarks, period := false, true, 100*time.Hour
+			var resync time.Duration
+			opts := cache.Options{
+				HTTPClient: &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
+					if query := req.URL.Query(); query.Get("watch") != "" && query.Get("allowWatchBookmarks") != "true" {
+						withoutBookmarks.Add(1)
+					}
+					return s.Server
+				})},
+				NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object, d time.Duration,
+					x toolscache.Indexers) toolscache.SharedIndexInformer {
+					resync = d
+					return toolscache.NewSharedIndexInformer(lw, obj, d, x)
+				},
+				DefaultTransform: annotate("by the transform"),
+			}
+			if isNamed {
+				opts.ByObject = map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {
+					Namespaces: namespaces, UnsafeDisableDeepCopy: &noCopy, EnableWatchBookmarks: &bookmarks,
+				}}
+			} else {
+				opts.DefaultNamespaces, opts.SyncPeriod = namespaces, &period
+				opts.DefaultUnsafeDisableDeepCopy, opts.DefaultEnableWatchBookmarks = &noCopy, &bookmarks
+			}
+			c, _ := s.caching(t, opts)
+			delete(namespaces, "other")
+			noCopy, bookmarks, period = true, false, time.Hour
+			list := &corev1.ConfigMapList{}
+			if must(t, c.List(t.Context(), list)); len(list.Items) != 2 {
+				t.Fatalf("%d objects, want one in each of the two namespaces", len(list.Items))
+			}
+			list.Items[0].Annotations["set"] = "by the caller"
+			must(t, c.List(t.Context(), list))
+			for _, item := range list.Items {
+				if item.Annotations["set"] != "by the transform" {
+					t.Error("a caller that changes what it has read changes the cache")
+				}
+			}
+			if !isNamed && resync < 50*time.Hour {
+				t.Errorf("informers resync after %v, want about 100 hours", resync)
+			}
+			if n := withoutBookmarks.Load(); n > 0 {
+				t.Errorf("%d watches without bookmarks", n)
+			}
+		})
+	}
 }

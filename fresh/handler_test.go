@@ -459,20 +459,22 @@ func (h *tally) expectKeys(t testing.TB, when, want string) {
 	}
 }
 
+// annotate returns a transform that sets an annotation.
+func annotate(text string) toolscache.TransformFunc {
+	return func(obj any) (any, error) {
+		obj.(client.Object).SetAnnotations(map[string]string{"set": text})
+		return obj, nil
+	}
+}
+
 // What a program has set on an informer before it was started holds after the kind has switched, too.
 func TestSettingsOfAnInformer(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		s := newChangingServer(t, inNamespaces)
-		c, m := s.unstarted(t, cache.Options{})
+		c, m := s.unstarted(t, cache.Options{DefaultTransform: annotate("of the options")})
 		informer, err := c.GetInformer(t.Context(), &corev1.ConfigMap{})
 		must(t, err)
 		shared := informer.(toolscache.SharedIndexInformer)
-		annotate := func(text string) toolscache.TransformFunc {
-			return func(obj any) (any, error) {
-				obj.(client.Object).SetAnnotations(map[string]string{"set": text})
-				return obj, nil
-			}
-		}
 		var failed atomic.Int32
 		must(t, errors.Join(shared.SetTransform(annotate("first")), shared.SetTransform(annotate("second")),
 			shared.SetWatchErrorHandler(func(*toolscache.Reflector, error) { failed.Add(1) })))
@@ -523,6 +525,50 @@ func TestShutDownOfAHandler(t *testing.T) {
 		}
 		close(release)
 		<-ended
+	})
+}
+
+// An informer that was removed watches no longer, although its kind has another one.
+func TestInformerIsRemovedAndItsKindStays(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s, h := newChangingServer(t, inNamespaces), &tally{}
+		c, _ := s.caching(t, cache.Options{})
+		handle(t, c, "typed", h)
+		handle(t, c, "metadata", &tally{})
+		eventually(t, "both informers watch", func() bool { return s.Watches("configmaps") == 2 })
+		must(t, c.RemoveInformer(t.Context(), caller{"metadata", configMap}.object("", "")))
+		time.Sleep(time.Second)
+		if n := s.Watches("configmaps"); n != 1 {
+			t.Errorf("%d watches, want that of the informer which was not removed", n)
+		}
+		must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Namespace: "ns", Name: "new", UID: "9"}))
+		h.expect(t, "an object is added", "ns/n ns/new other/n")
+	})
+}
+
+// The indexer of an informer stays when its kind becomes namespaced, also if controller-runtime has one for each of
+// several namespaces then: the program's has nothing. It has the objects when the kind is back.
+func TestIndexerOfAKindThatBecomesNamespaced(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s, h := newChangingServer(t, ""), &tally{}
+		c, m := s.caching(t, cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {
+			Namespaces: map[string]cache.Config{cache.AllNamespaces: {}},
+		}}})
+		s.changeScope(t, m, ofCluster)
+		informer, _ := handle(t, c, "typed", h)
+		shared := informer.(toolscache.SharedIndexInformer)
+		for _, scope := range []string{ofCluster, inNamespaces, ofCluster} {
+			s.changeScope(t, m, scope)
+			h.expect(t, scope, keysOf[scope])
+			time.Sleep(5 * time.Minute) // until the instance before has ended
+			want := map[string]string{ofCluster: "n"}[scope]
+			if keys := strings.Join(shared.GetIndexer().ListKeys(), " "); keys != want {
+				t.Errorf("%s: the indexer has %q, want %q", scope, keys, want)
+			}
+			if version := shared.LastSyncResourceVersion(); version == "" {
+				t.Errorf("%s: no resource version", scope)
+			}
+		}
 	})
 }
 
