@@ -83,6 +83,24 @@ func TestCacheWithoutAMapper(t *testing.T) {
 	}
 }
 
+// A second Start is an error, and the cache goes on. A caller that waits for a cache which nobody starts learns that it
+// has not synced.
+func TestCacheThatIsStartedTwice(t *testing.T) {
+	s := newChangingServer(t, inNamespaces)
+	c, _ := s.unstarted(t, cache.Options{})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if c.WaitForCacheSync(ended) {
+		t.Error("a cache that was not started has synced")
+	}
+	start(t, c)
+	c.WaitForCacheSync(t.Context())
+	if err := c.Start(t.Context()); err == nil {
+		t.Error("it was started twice, and there is no error")
+	}
+	eventually(t, "the object", func() bool { return has(c, "ns") })
+}
+
 // In a cache of several namespaces a mapper of the program's own decides, and nothing else.
 func TestCacheWithAnotherMapper(t *testing.T) {
 	s := newChangingServer(t, inNamespaces)
@@ -190,6 +208,29 @@ func TestInformerOfARecreatedKind(t *testing.T) {
 	}
 }
 
+// While discovery cannot be read, a path that answers 404 does not show that the kind was removed. So an informer does
+// not begin empty.
+func TestInformerOfAPathThatRefusesInAnOutage(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s := newChangingServer(t, inNamespaces)
+		c, m := s.caching(t, cache.Options{})
+		_, err := m.RESTMapping(configMap.GroupKind(), "v1")
+		must(t, err)
+		s.SetFault(fakeapi.Objects("", "list", "watch"), fakeapi.NotFound())
+		s.SetFault(fakeapi.Discovery(), fakeapi.Status(503, 0))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := c.GetInformer(ctx, &corev1.ConfigMap{}); !apierrors.IsTimeout(err) {
+			t.Errorf("an informer of a path that answers 404: %v, want a timeout", err)
+		}
+		s.ClearFaults()
+		found := &corev1.ConfigMapList{}
+		if must(t, c.List(t.Context(), found)); len(found.Items) != 2 {
+			t.Errorf("%d objects in the cache, want 2", len(found.Items))
+		}
+	})
+}
+
 // Reads go on while a kind switches, and while the new list takes its time: none fails, and each finds the whole old
 // set or the whole new one, also of one namespace, whether informers are made by reads or not.
 func TestReadsDuringSwitches(t *testing.T) {
@@ -274,6 +315,44 @@ func TestKindThatIsRecreated(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if log := h.takeLog(); len(log) > 0 {
 			t.Errorf("what the reflector had listed was told again: %q", log)
+		}
+	})
+}
+
+// A bookmark of a watch that has outlived its kind does not show that the old objects are right: when the kind is back,
+// it is listed.
+func TestBookmarkOfAKindThatWasRemoved(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s, h := newChangingServer(t, ofCluster), &tally{}
+		c, m := s.caching(t, cache.Options{})
+		handle(t, c, "typed", h)
+		h.expect(t, "at first", keysOf[ofCluster])
+		s.changeScope(t, m, "") // the watch stays open
+		time.Sleep(time.Second)
+		must(t, s.Tell("BOOKMARK", "configmaps", fakeapi.Object{}))
+		time.Sleep(time.Second)
+		s.change(func() { s.names = []string{"m"} })
+		s.changeScope(t, m, ofCluster)
+		h.expect(t, "it is back", "m")
+	})
+}
+
+// A kind that has another path for a moment, and is back before that was listed, has lost nothing: no other instance
+// takes the place of the present one, and handlers get no events.
+func TestKindThatIsBackBeforeTheSwitch(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s, m, h := handling(t)
+		_, _ = h.takeLog(), logged.take()
+		heal := s.SetFault(fakeapi.Lists(""), fakeapi.Late(5*time.Second))
+		s.change(func() { s.plural = "gizmos" })
+		must(t, m.Refresh(t.Context(), ""))
+		time.Sleep(2 * time.Second)
+		s.change(func() { s.plural = "configmaps" })
+		must(t, m.Refresh(t.Context(), ""))
+		heal()
+		time.Sleep(time.Minute)
+		if log, lines := h.takeLog(), logged.take("The cache follows"); len(log)+len(lines) > 0 {
+			t.Errorf("the handler was told %q, and it logged %q; want nothing", log, lines)
 		}
 	})
 }
