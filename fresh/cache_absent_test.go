@@ -250,16 +250,36 @@ func TestIndexAndOutageOfAnAbsentKind(t *testing.T) {
 	})
 }
 
-// A kind that the options do not name has the errors of controller-runtime.
+// A kind that the options do not name has the errors of controller-runtime, with the same text.
 func TestAbsentKindThatIsNotNamed(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		s := newChangingServer(t, "")
-		c, _ := s.caching(t, cache.Options{})
-		_, err := c.GetInformer(t.Context(), &corev1.ConfigMap{})
-		if !meta.IsNoMatchError(err) {
-			t.Errorf("want NoMatch, got %v", err)
-		}
-	})
+	for name, opts := range map[string]cache.Options{"all": {}, "several": several()} {
+		bubble(t, name, func(t *testing.T) {
+			s := newChangingServer(t, "")
+			c, m := s.caching(t, opts)
+			ofStock := opts
+			ofStock.HTTPClient, ofStock.Mapper = s.Client(), m
+			stock, err := cache.New(s.Config(), ofStock)
+			must(t, err)
+			start(t, stock)
+			index := func(client.Object) []string { return nil }
+			for what, call := range map[string]func(cache.Cache) error{
+				"Get": func(c cache.Cache) error {
+					return c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{})
+				},
+				"GetInformer": func(c cache.Cache) error {
+					_, err := c.GetInformer(t.Context(), &corev1.ConfigMap{})
+					return err
+				},
+				"IndexField": func(c cache.Cache) error {
+					return c.IndexField(t.Context(), &corev1.ConfigMap{}, "name", index)
+				},
+			} {
+				if err, want := call(c), call(stock); !meta.IsNoMatchError(err) || err.Error() != want.Error() {
+					t.Errorf("%s: %q, want NoMatch with the text %q", what, err, want)
+				}
+			}
+		})
+	}
 }
 
 // A kind that may not be listed waits as one that is not served does: others go on, the log has one line with the
@@ -341,10 +361,17 @@ func TestLogOfAnAbsentKind(t *testing.T) {
 func TestRemoveInformerOfAnAbsentKind(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		s := newChangingServer(t, "")
-		c, _ := s.caching(t, optional(cache.Options{}))
+		c, _ := s.unstarted(t, optional(cache.Options{}))
+		synctest.Wait()
+		goroutines := runningGoroutines() + 1 // that of Start
+		start(t, c)
 		handle(t, c, "typed", &tally{})
 		must(t, c.RemoveInformer(t.Context(), &corev1.ConfigMap{}))
 		time.Sleep(time.Minute)
+		synctest.Wait()
+		if now := runningGoroutines(); now > goroutines {
+			t.Errorf("%d goroutines after the informer was removed, want %d", now, goroutines)
+		}
 		_, _ = s.take()
 		time.Sleep(10 * time.Minute)
 		if sent, reads := s.take(); len(sent)+reads > 0 {
@@ -494,6 +521,17 @@ func TestScopeThatChangesWithoutAnError(t *testing.T) {
 		must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Name: "m", UID: "1"})) // of a replica that is ahead
 		time.Sleep(time.Minute)
 		h.expect(t, "an object of another scope", keysOf[inNamespaces])
+	})
+	bubble(t, "beside nothing", func(t *testing.T) {
+		s, h := newChangingServer(t, inNamespaces), &tally{}
+		s.change(func() { s.names = nil })
+		c, _ := s.caching(t, cache.Options{})
+		handle(t, c, "typed", h)
+		for _, name := range []string{"k", "m"} {
+			must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Name: name, UID: "1"}))
+			time.Sleep(time.Second)
+		}
+		h.expect(t, "discovery says that the kind is namespaced, and no object is in a namespace", "k m")
 	})
 }
 

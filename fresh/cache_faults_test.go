@@ -98,6 +98,12 @@ func TestWaitingOfACacheThatHasEnded(t *testing.T) {
 		if w := follow.Of(m, follow.WaitUntilRead).Waiting(); len(w) > 0 {
 			t.Errorf("waits for %v", w)
 		}
+		must(t, c.RemoveInformer(t.Context(), &corev1.ConfigMap{}))
+		_, err := c.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
+		must(t, err)
+		if w := follow.Of(m, follow.WaitUntilRead).Waiting(); len(w) > 0 {
+			t.Errorf("an informer was made after the end, and the cache waits for %v", w)
+		}
 	})
 }
 
