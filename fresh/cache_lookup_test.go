@@ -17,6 +17,9 @@ func saying[T runtime.Object](obj T, apiVersion, kind string) T {
 	return obj
 }
 
+// ownUnstructured is a runtime.Unstructured of a program.
+type ownUnstructured struct{ *unstructured.Unstructured }
+
 // A kind is found by objects and lists like those that were remembered, and by no others; and not after it was
 // removed.
 func TestKindTable(t *testing.T) {
@@ -38,6 +41,8 @@ func TestKindTable(t *testing.T) {
 		{saying(&metav1.PartialObjectMetadata{}, "a/v1", "ThingList"), thingLists},
 		{saying(&unstructured.Unstructured{}, "b/v1", "Thing"), others},
 		{saying(&unstructured.UnstructuredList{}, "b/v1", "ThingList"), others},
+		{ownUnstructured{saying(&unstructured.Unstructured{}, "a/v1", "Thing")}, things},
+		{ownUnstructured{saying(&unstructured.Unstructured{}, "a/v1", "ThingList")}, thingLists},
 	}
 	for _, o := range objects {
 		if table.ofObject(o.obj) != nil {
