@@ -6,6 +6,7 @@ package discoverycache
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -170,5 +171,49 @@ func TestStatesInAnOutage(t *testing.T) {
 		}
 		s.use(true, false)
 		s.want("when the mapper has read the server", current)
+	})
+}
+
+// A deferred mapper that has nothing from the cache yet must read. In an outage it must not: it would know nothing.
+func TestFreshBeforeTheFirstUseAndInAnOutage(t *testing.T) {
+	inEachForm(t, func(s *stateTest) {
+		if s.cache.Fresh() {
+			s.Error("the cache is fresh, although nothing was taken from it")
+		}
+		s.use(true, false)
+		if !s.cache.Fresh() {
+			s.Error("the cache is not fresh after its first use")
+		}
+		s.server.SetFault(fakeapi.All(), fakeapi.Refused())
+		time.Sleep(time.Hour)
+		s.use(true, true)
+		s.want("after a read that failed", failing)
+		s.server.TakeRequests()
+		isFresh := s.cache.Fresh()
+		if sent := s.server.TakeRequests(); !isFresh || len(sent) > 0 {
+			s.Errorf("in an outage the cache is fresh: %t, after %d requests; want true after none", isFresh, len(sent))
+		}
+	})
+}
+
+// A server whose versions all fail has no empty API: there is an error. When they answer, the next use has them.
+func TestNoVersionAnswers(t *testing.T) {
+	inEachForm(t, func(s *stateTest) {
+		before := s.server.Groups()
+		for _, group := range s.server.Groups() {
+			group.Versions = slices.Clone(group.Versions)
+			for i := range group.Versions {
+				group.Versions[i].Stale = true
+			}
+			s.server.Put(group)
+		}
+		s.use(false, true)
+		if groups, err := s.cache.ServerGroups(); err == nil {
+			s.Errorf("%d groups without resources, and no error", len(groups.Groups))
+		}
+		for _, group := range before {
+			s.server.Put(group)
+		}
+		s.use(true, false)
 	})
 }
