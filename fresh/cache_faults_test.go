@@ -107,6 +107,29 @@ func TestWaitingOfACacheThatHasEnded(t *testing.T) {
 	})
 }
 
+// A kind that the mapper takes for removed, and of which no live read shows that, does not become absent, until one
+// does.
+func TestRemovalThatIsNotConfirmed(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s := newChangingServer(t, inNamespaces)
+		c, m := s.unstarted(t, optional(cache.Options{}))
+		_, err := c.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
+		must(t, err)
+		s.changeScope(t, m, "")
+		heal := s.SetFault(fakeapi.Discovery(), fakeapi.Status(503, 0))
+		start(t, c)
+		time.Sleep(time.Minute)
+		if w := follow.Of(m, follow.WaitUntilRead).Waiting(); len(w) > 0 {
+			t.Errorf("discovery cannot be read, and the cache waits for %v", w)
+		}
+		heal()
+		time.Sleep(time.Minute)
+		if w := follow.Of(m, follow.WaitUntilRead).Waiting(); len(w) != 1 {
+			t.Errorf("waits for %v, want the kind that was removed", w)
+		}
+	})
+}
+
 // Absent kinds of one version and of several are found within 31 seconds, and so is their removal, in each form of
 // discovery.
 func TestRepresentationsOfAbsentKinds(t *testing.T) {

@@ -195,44 +195,54 @@ func TestByObject(t *testing.T) {
 }
 
 // The options of all namespaces in an entry of ByObject apply to a kind that becomes cluster-scoped: it has the new
-// objects and none of the old.
+// objects and none of the old. What they leave out is that of the entry.
 func TestByObjectOfAllNamespaces(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		s, h := newChangingServer(t, inNamespaces), &tally{}
-		var selected atomic.Int32
-		c, m := s.caching(t, cache.Options{
-			HTTPClient: &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
-				if query := req.URL.Query(); query.Get("labelSelector") == "a=b" && query.Get("fieldSelector") == "c=d" {
-					selected.Add(1)
-				}
-				return s.Server
-			})},
-			ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {
-				Transform: annotate("of the kind"),
-				Namespaces: map[string]cache.Config{cache.AllNamespaces: {
-					LabelSelector: labels.SelectorFromSet(labels.Set{"a": "b"}),
-					FieldSelector: fields.OneTermEqualSelector("c", "d"),
-					Transform:     annotate("of all namespaces"),
+	for want, transform := range map[string]toolscache.TransformFunc{
+		"of the kind":       nil,
+		"of all namespaces": annotate("of all namespaces"),
+	} {
+		bubble(t, "transform "+want, func(t *testing.T) {
+			s, h := newChangingServer(t, inNamespaces), &tally{}
+			var selected atomic.Int32
+			noCopy := true
+			c, m := s.caching(t, cache.Options{
+				HTTPClient: &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
+					if query := req.URL.Query(); query.Get("labelSelector") == "a=b" && query.Get("fieldSelector") == "c=d" {
+						selected.Add(1)
+					}
+					return s.Server
+				})},
+				ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {
+					Transform: annotate("of the kind"),
+					Namespaces: map[string]cache.Config{cache.AllNamespaces: {
+						LabelSelector:         labels.SelectorFromSet(labels.Set{"a": "b"}),
+						FieldSelector:         fields.OneTermEqualSelector("c", "d"),
+						Transform:             transform,
+						UnsafeDisableDeepCopy: &noCopy,
+					}},
 				}},
-			}},
-		})
-		handle(t, c, "typed", h)
-		for n, scope := range []string{inNamespaces, ofCluster, inNamespaces} {
-			selected.Store(0)
-			s.changeScope(t, m, scope)
-			h.expect(t, fmt.Sprint("step ", n), keysOf[scope])
-			if n > 0 && selected.Load() == 0 {
-				t.Errorf("%s: no request has the selectors", scope)
-			}
-			list := &corev1.ConfigMapList{}
-			must(t, c.List(t.Context(), list))
-			for _, item := range list.Items {
-				if item.Annotations["set"] != "of all namespaces" {
-					t.Errorf("%s: annotations %v, want those of the transform of all namespaces", scope, item.Annotations)
+			})
+			handle(t, c, "typed", h)
+			for n, scope := range []string{inNamespaces, ofCluster, inNamespaces} {
+				selected.Store(0)
+				s.changeScope(t, m, scope)
+				h.expect(t, fmt.Sprint("step ", n), keysOf[scope])
+				if n > 0 && selected.Load() == 0 {
+					t.Errorf("%s: no request has the selectors", scope)
+				}
+				for _, annotation := range []string{want, "of the caller"} { // nothing is copied, so the caller changes the cache
+					list := &corev1.ConfigMapList{}
+					must(t, c.List(t.Context(), list))
+					for _, item := range list.Items {
+						if item.Annotations["set"] != annotation {
+							t.Errorf("%s: annotations %v, want that of the transform %s", scope, item.Annotations, annotation)
+						}
+						item.Annotations["set"] = "of the caller"
+					}
 				}
 			}
-		}
-	})
+		})
+	}
 }
 
 // After a kind has switched, one of several API servers may still be behind, and answer the document and the list. A
@@ -385,12 +395,10 @@ func TestGoTypeOfSeveralKinds(t *testing.T) {
 				}
 			}
 		}
-		for _, gvk := range []schema.GroupVersionKind{
-			thing.GroupVersion().WithKind("Unknown"),
-			corev1.SchemeGroupVersion.WithKind("PodExecOptions"), // not a client.Object
-		} {
-			if _, err := c.GetInformerForKind(t.Context(), gvk); err == nil {
-				t.Errorf("an informer of %v, want an error", gvk)
+		for kind, isUnknown := range map[string]bool{"Unknown": true, "PodExecOptions": false} {
+			_, err := c.GetInformerForKind(t.Context(), corev1.SchemeGroupVersion.WithKind(kind))
+			if err == nil || kruntime.IsNotRegisteredError(err) != isUnknown {
+				t.Errorf("an informer of %s: %v, want an error that says whether the kind is known", kind, err)
 			}
 		}
 	})

@@ -272,6 +272,10 @@ func TestReadsOfANamespace(t *testing.T) {
 				}
 				watching, err := c.Watch(t.Context(), list, client.InNamespace("ns"))
 				must(t, err)
+				must(t, s.Tell("BOOKMARK", "configmaps", fakeapi.Object{})) // which is in no namespace
+				if event := <-watching.ResultChan(); event.Type != watch.Bookmark {
+					t.Errorf("of a bookmark the watch tells %v", event)
+				}
 				for _, namespace := range []string{"ns", "other"} {
 					want := map[string]watch.EventType{"ns": watch.Added, "other": watch.Error}[namespace]
 					must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Namespace: namespace, Name: "n"}))
@@ -294,6 +298,28 @@ func TestReadsOfANamespace(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A watch for a namespace passes on the error with which the server ends it.
+func TestErrorThatEndsAWatch(t *testing.T) {
+	const expired = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`
+	for _, representation := range representations {
+		bubble(t, representation, func(t *testing.T) {
+			s := newChangingServer(t, inNamespaces)
+			s.SetFault(fakeapi.Objects("ns", "watch"), fakeapi.Func("expired", func(req *http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+					Body: io.NopCloser(strings.NewReader(expired)), Request: req}, nil
+			}))
+			watching, err := s.client(t, nil).Watch(t.Context(), caller{representation, configMap}.list(),
+				client.InNamespace("ns"))
+			must(t, err)
+			event := <-watching.ResultChan()
+			if event.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(event.Object)) {
+				t.Errorf("the watch tells %v, want the server's error", event)
+			}
+			watching.Stop()
+		})
 	}
 }
 

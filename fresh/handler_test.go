@@ -410,13 +410,16 @@ func TestViewsOfTheCache(t *testing.T) {
 			handle(t, view.(cache.Cache), "typed", h)
 			return leave
 		}
-		var versions sync.Map
-		leaves, stays, late, other := &tally{}, &tally{}, &tally{}, &tally{}
-		leaves.then = func(what string, obj client.Object) {
-			if what == "delete" && obj.GetName() == "" {
-				versions.Store(obj.GetResourceVersion(), true)
+		var versions, versionsOfStays, versionsOfOther sync.Map
+		noteIn := func(versions *sync.Map) func(string, client.Object) {
+			return func(what string, obj client.Object) {
+				if what == "delete" && obj.GetName() == "" {
+					versions.Store(obj.GetResourceVersion(), true)
+				}
 			}
 		}
+		leaves, late := &tally{then: noteIn(&versions)}, &tally{}
+		stays, other := &tally{then: noteIn(&versionsOfStays)}, &tally{then: noteIn(&versionsOfOther)}
 		leave, _, leaveLate := viewOf(leaves), viewOf(stays), viewOf(late)
 		handle(t, c, "typed", other)
 		leaves.expect(t, "at first", keysOf[inNamespaces])
@@ -438,9 +441,15 @@ func TestViewsOfTheCache(t *testing.T) {
 		left := leaves.keys()
 		list := caller{"typed", configMap}.list()
 		must(t, s.client(t, m).List(t.Context(), list))
-		if _, given := versions.Load(list.GetResourceVersion()); !given {
-			t.Error("the handler was not given the resource version of the list")
+		for name, of := range map[string]*sync.Map{"leaves": &versions, "stays": &versionsOfStays} {
+			if _, given := of.Load(list.GetResourceVersion()); !given {
+				t.Errorf("the handler of a client that %s was not given the resource version of the list", name)
+			}
 		}
+		versionsOfOther.Range(func(version, _ any) bool {
+			t.Errorf("the handler of no client was given the resource version %v", version)
+			return true
+		})
 		leaveLate(mapping) // the cache has switched before
 		s.changeScope(t, m, inNamespaces)
 		other.expect(t, "back, of no client", keysOf[inNamespaces])
@@ -572,7 +581,7 @@ func TestIndexerOfAKindThatBecomesNamespaced(t *testing.T) {
 	})
 }
 
-// An informer that was removed takes no indexers, and they do not make it again.
+// An informer that was removed takes no indexers and, when it has ended, no handlers. They do not make it again.
 func TestIndexersOfARemovedInformer(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		s := newChangingServer(t, inNamespaces)
@@ -588,6 +597,9 @@ func TestIndexersOfARemovedInformer(t *testing.T) {
 			t.Error("no error")
 		}
 		time.Sleep(time.Minute)
+		if _, err := informer.AddEventHandler(&tally{}); err == nil {
+			t.Error("a handler was added to an informer that was removed")
+		}
 		if sent, _ := s.take(); len(sent) > 0 {
 			t.Errorf("sent %q, want nothing", sent)
 		}

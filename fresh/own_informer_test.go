@@ -299,3 +299,26 @@ func TestHandlersOfErrors(t *testing.T) {
 		})
 	}
 }
+
+// A view of the cache has the errors of the cache.
+func TestErrorsOfAView(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s, refused := newChangingServer(t, inNamespaces), errors.New("refused")
+		c, _ := s.caching(t, hooks{
+			addHandler: func(int, toolscache.SharedIndexInformer) error { return refused },
+		}.options(cache.Options{}))
+		reader, _ := c.(interface {
+			View() (client.Reader, func(*meta.RESTMapping))
+		}).View()
+		view := reader.(cache.Cache)
+		absent := caller{"metadata", configMap.GroupVersion().WithKind("Absent")}.object("", "")
+		if _, err := view.GetInformer(t.Context(), absent); !meta.IsNoMatchError(err) {
+			t.Errorf("an informer of a kind that is not served: %v, want NoMatch", err)
+		}
+		informer, err := view.GetInformer(t.Context(), &corev1.ConfigMap{})
+		must(t, err)
+		if _, err := informer.AddEventHandler(&tally{}); !errors.Is(err, refused) {
+			t.Errorf("a handler that is refused: %v, want why", err)
+		}
+	})
+}
