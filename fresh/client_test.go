@@ -301,6 +301,30 @@ func TestReadsOfANamespace(t *testing.T) {
 	}
 }
 
+// A watch of all namespaces has the objects of all, and one that is refused is an error.
+func TestWatchOfAllNamespaces(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s := newChangingServer(t, inNamespaces)
+		c := s.client(t, nil)
+		watching, err := c.Watch(t.Context(), &corev1.ConfigMapList{})
+		must(t, err)
+		for _, namespace := range []string{"ns", "other"} {
+			must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Namespace: namespace, Name: "n"}))
+			if event := <-watching.ResultChan(); event.Type != watch.Added {
+				t.Errorf("of an object in namespace %q the watch tells %v", namespace, event)
+			}
+		}
+		watching.Stop()
+		s.SetFault(fakeapi.Objects("", "watch"), fakeapi.Status(403, 0))
+		for _, namespace := range []string{"", "ns"} {
+			_, err := c.Watch(t.Context(), &corev1.ConfigMapList{}, client.InNamespace(namespace))
+			if !apierrors.IsForbidden(err) {
+				t.Errorf("namespace %q: %v, want the server's 403", namespace, err)
+			}
+		}
+	})
+}
+
 // A watch for a namespace passes on the error with which the server ends it.
 func TestErrorThatEndsAWatch(t *testing.T) {
 	const expired = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`

@@ -201,6 +201,8 @@ func TestEventsOfASwitch(t *testing.T) {
 				"delete other/m", "delete other/n"}},
 			{func() { must(t, s.Tell("DELETED", "gadgets", fakeapi.Object{Name: "m", UID: "2"})) },
 				[]string{"delete m"}},
+			{func() { must(t, s.Tell("ADDED", "gadgets", fakeapi.Object{Name: "n", UID: "3"})) },
+				[]string{"add n", "delete n"}},
 		} {
 			s.change(step.change)
 			must(t, m.Refresh(t.Context(), ""))
@@ -212,6 +214,17 @@ func TestEventsOfASwitch(t *testing.T) {
 		if lines := logged.take(`"error"=`); len(lines) > 0 {
 			t.Errorf("nothing has failed, and it logged %q", lines)
 		}
+	})
+}
+
+// An object that was deleted while no watch was open is delivered as deleted after the next list.
+func TestDeletionThatNoWatchHasSeen(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s, _, h := handling(t)
+		s.change(func() { s.names = []string{"m"} })
+		s.SetFault(fakeapi.Objects("", "watch"), fakeapi.Times(1, fakeapi.Status(410, 0)))
+		s.EndWatches()
+		h.expect(t, "after the list", "ns/m other/m")
 	})
 }
 
@@ -451,6 +464,7 @@ func TestViewsOfTheCache(t *testing.T) {
 			return true
 		})
 		leaveLate(mapping) // the cache has switched before
+		leave(mapping)     // again, as for another kind
 		s.changeScope(t, m, inNamespaces)
 		other.expect(t, "back, of no client", keysOf[inNamespaces])
 		stays.expectKeys(t, "back, of a client that stays", keysOf[inNamespaces])

@@ -185,6 +185,26 @@ func TestIndexIsAddedWhileAKindSwitches(t *testing.T) {
 	})
 }
 
+// An index that is added while the informer is removed is an index of the next informer.
+func TestIndexIsAddedWhileItsInformerIsRemoved(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s := newChangingServer(t, inNamespaces)
+		var c cache.Cache // which the hook uses
+		c, _ = s.caching(t, hooks{addIndexers: func(n int) error {
+			if n == 1 {
+				must(t, c.RemoveInformer(t.Context(), &corev1.ConfigMap{}))
+			}
+			return nil
+		}}.options(cache.Options{}))
+		must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "name", nameOf))
+		list := &corev1.ConfigMapList{}
+		err := c.List(t.Context(), list, client.MatchingFields{"name": "n"})
+		if err != nil || len(list.Items) != 2 {
+			t.Errorf("by index %d objects, %v, want 2", len(list.Items), err)
+		}
+	})
+}
+
 // A kind that was removed becomes absent at the next try if an index cannot be added to what takes the place of its
 // informer. Nothing is left of the first try.
 func TestRemovedKindWhoseIndexIsRefused(t *testing.T) {
