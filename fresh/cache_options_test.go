@@ -466,8 +466,9 @@ func TestOptionsMayBeChangedAfterwards(t *testing.T) {
 				t.Fatalf("%d objects, want one in each of the two namespaces", len(list.Items))
 			}
 			list.Items[0].Annotations["set"] = "by the caller"
-			must(t, c.List(t.Context(), list))
-			for _, item := range list.Items {
+			again := &corev1.ConfigMapList{}
+			must(t, c.List(t.Context(), again))
+			for _, item := range again.Items {
 				if item.Annotations["set"] != "by the transform" {
 					t.Error("a caller that changes what it has read changes the cache")
 				}
