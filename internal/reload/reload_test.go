@@ -181,6 +181,27 @@ func TestCanceledCallGoesOnForOthers(t *testing.T) {
 	})
 }
 
+// A call that is queued behind another one does not start if its only caller has gone.
+func TestQueuedCallThatNobodyNeedsIsNotMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlowReloader(t)
+		gv := schema.GroupVersion{Group: slowVersion.Group, Version: slowVersion.Version}
+		go func() { _, _ = r.ReadLive(context.Background(), gv) }()
+		synctest.Wait()
+
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		defer cancel()
+		if _, err := r.ReadLive(ctx, gv); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a caller that needs another read: %v, want the end of its context", err)
+		}
+
+		time.Sleep(5 * time.Second)
+		if status := readAnyCall(t, r); status != 502 {
+			t.Errorf("the next caller gets %d, want the answer to the second request, 502", status)
+		}
+	})
+}
+
 // Callers that wait for a token share the read that is made with it, also if they come back for its result after its
 // end. What is asked later needs a token of its own.
 func TestLimitedReadsAreShared(t *testing.T) {
