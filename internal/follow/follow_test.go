@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -138,6 +139,86 @@ func TestNamespaceIsThatOfTheRequestedType(t *testing.T) {
 	ctx := follow.InNamespace(context.Background(), "", unstructuredOf("Foo"))
 	if got := follow.NamespaceOf(ctx, unstructuredOf("Foo")) + follow.NamespaceOfWrite(ctx); got != "" {
 		t.Errorf("a request without a namespace has %q", got)
+	}
+}
+
+// A program is told how many caches wait for a kind when one begins or ends to wait, and the log when one begins, or
+// waits for another reason.
+func TestWaitingKindsAreReported(t *testing.T) {
+	var reported []int
+	f := &follow.Followed{ReportWaiting: func(_ schema.GroupVersionKind, caches int) { reported = append(reported, caches) }}
+	absent, forbidden := errors.New("absent"), errors.New("forbidden")
+	for _, step := range []struct {
+		cache   string
+		reason  error
+		changed bool
+		want    []int // what is reported
+	}{
+		{"one", nil, false, nil},
+		{"one", absent, true, []int{1}},
+		{"one", errors.New("absent"), false, nil},
+		{"one", forbidden, true, nil},
+		{"two", forbidden, true, []int{2}},
+		{"one", nil, false, []int{1}},
+		{"one", nil, false, nil},
+		{"two", nil, false, []int{0}},
+		{"two", absent, true, []int{1}},
+	} {
+		reported = nil
+		if changed := f.SetWaiting(step.cache, widget, step.reason); changed != step.changed {
+			t.Errorf("cache %s waits: %v: the log says so: %t, want %t", step.cache, step.reason, changed, step.changed)
+		}
+		if !slices.Equal(reported, step.want) {
+			t.Errorf("cache %s waits: %v: %v is reported, want %v", step.cache, step.reason, reported, step.want)
+		}
+	}
+
+	if all := f.Waiting(); len(all) != 1 || !errors.Is(all[widget], absent) {
+		t.Errorf("%v wait, want %v alone", all, widget)
+	}
+	f.SetWaiting("two", widget, nil)
+	if all := f.Waiting(); len(all) > 0 {
+		t.Errorf("%v wait, want none", all)
+	}
+	new(follow.Followed).SetWaiting("one", widget, absent) // nobody is told
+}
+
+// A pinned mapper has one mapping, also for the lists of its kind. What else there is it asks another mapper.
+func TestPinnedMapper(t *testing.T) {
+	other := meta.NewDefaultRESTMapper(nil)
+	for _, version := range []string{"v1", "v2"} {
+		for _, kind := range []string{"Widget", "WidgetList", "Gadget"} {
+			other.Add(schema.GroupVersionKind{Group: widget.Group, Version: version, Kind: kind}, meta.RESTScopeNamespace)
+		}
+	}
+	pinned := follow.PinnedMapper{RESTMapper: other, Mapping: clusterScopedWidget()}
+	for _, test := range []struct {
+		kind     string
+		versions []string
+		resource string
+		scope    meta.RESTScopeName
+	}{
+		{"Widget", []string{"v1"}, "widgets", meta.RESTScopeNameRoot},
+		{"WidgetList", []string{"v1"}, "widgets", meta.RESTScopeNameRoot},
+		{"Gadget", []string{"v1"}, "gadgets", meta.RESTScopeNameNamespace},
+		{"Widget", []string{"v2"}, "widgets", meta.RESTScopeNameNamespace},
+		{"WidgetList", []string{"v2"}, "widgetlists", meta.RESTScopeNameNamespace},
+		{"Widget", []string{"v2", "v1"}, "widgets", meta.RESTScopeNameNamespace},
+	} {
+		gk := schema.GroupKind{Group: widget.Group, Kind: test.kind}
+		m, err := pinned.RESTMapping(gk, test.versions...)
+		if err != nil {
+			t.Errorf("%s in %q: %v", test.kind, test.versions, err)
+			continue
+		}
+		want := gk.WithVersion(test.versions[0])
+		if m.GroupVersionKind != want || m.Resource.Resource != test.resource || m.Scope.Name() != test.scope {
+			t.Errorf("%s in %q: %v as %s, %s; want %v as %s, %s", test.kind, test.versions,
+				m.GroupVersionKind, m.Resource.Resource, m.Scope.Name(), want, test.resource, test.scope)
+		}
+	}
+	if clusterScopedWidget().GroupVersionKind != pinned.Mapping.GroupVersionKind {
+		t.Error("the pinned mapping was changed")
 	}
 }
 
