@@ -124,7 +124,7 @@ func New(cfg *rest.Config, httpClient *http.Client, opts Options) (*Engine, erro
 // failureGap returns how far apart two failures may be that count as following each other: UnhealthyAfter, or what is
 // longer than any pause of the mapper's own between two refreshes that fail, with the requests of one.
 func failureGap(opts Options) time.Duration {
-	pause := 2 * opts.MaxAge // after a refresh by MaxAge that has failed
+	pause := max(0, 2*opts.MaxAge) // after a refresh by MaxAge that has failed
 	if opts.RefreshInterval > 0 || opts.WatchAPIs {
 		pause = max(pause, refresh.MaxBackoff)
 	}

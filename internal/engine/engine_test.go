@@ -19,6 +19,7 @@ func TestFailureGapIsLongerThanAnyPause(t *testing.T) {
 		want    time.Duration
 	}{
 		{"lookups alone", Options{}, 2 * timeout},
+		{"no MaxAge", Options{MaxAge: -time.Hour}, 2 * timeout},
 		{"MaxAge", Options{MaxAge: 10 * time.Minute}, 20*time.Minute + 2*timeout},
 		{"RefreshInterval", Options{RefreshInterval: time.Second}, refresh.MaxBackoff + 2*timeout},
 		{"watches", Options{WatchAPIs: true}, refresh.MaxBackoff + 2*timeout},
