@@ -49,15 +49,12 @@ func (s state) next() []state {
 	}
 }
 
-// become makes the one transition of an instance to another state. It reports whether there was such a transition.
-func (i *instance) become(to state) bool {
+// become makes the one transition of an instance to another state, if there is such a transition.
+func (i *instance) become(to state) {
 	for {
 		from := state(i.state.Load())
-		if !slices.Contains(from.next(), to) {
-			return false
-		}
-		if i.state.CompareAndSwap(int32(from), int32(to)) {
-			return true
+		if !slices.Contains(from.next(), to) || i.state.CompareAndSwap(int32(from), int32(to)) {
+			return
 		}
 	}
 }

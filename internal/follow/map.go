@@ -2,10 +2,7 @@
 
 package follow
 
-import (
-	"maps"
-	"sync"
-)
+import "sync"
 
 // Map is a map that many goroutines may use at once, such as one by kind. Unlike with a sync.Map whose key is a struct,
 // readers allocate nothing. The zero Map is empty.
@@ -19,13 +16,6 @@ func (m *Map[K, V]) Get(key K) V {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.all[key]
-}
-
-// All returns a copy.
-func (m *Map[K, V]) All() map[K]V {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return maps.Clone(m.all)
 }
 
 // Store sets the value of a key.
@@ -44,13 +34,6 @@ func (m *Map[K, V]) LoadOrStore(key K, value V) V {
 	}
 	m.store(key, value)
 	return value
-}
-
-// Delete removes a key.
-func (m *Map[K, V]) Delete(key K) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.all, key)
 }
 
 func (m *Map[K, V]) store(key K, value V) {
