@@ -3,6 +3,7 @@
 package fresh_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -126,6 +127,12 @@ func TestManagersAndClusters(t *testing.T) {
 	}
 	_, withoutConfig := fresh.NewManager(nil, ctrl.Options{})
 	_, noCluster := fresh.NewCluster(nil)
+	_, noMapper := fresh.NewCluster(newChangingServer(t, inNamespaces).Config(), func(o *cluster.Options) {
+		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return nil, errors.New("none") }
+	})
+	if noMapper == nil {
+		t.Error("a cluster without a mapper, want the error of its provider")
+	}
 	_, noClient := newClient(nil, client.Options{})
 	_, noWatch := newWithWatch(nil, client.Options{})
 	_, noCache := newCache(nil, cache.Options{})

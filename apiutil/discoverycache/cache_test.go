@@ -6,7 +6,9 @@ package discoverycache_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime"
 	"slices"
@@ -240,6 +242,7 @@ func answersOf(t *testing.T, d discovery.DiscoveryInterface) map[string]any {
 	}
 	one := must(d.ServerResourcesForGroupVersion("g0003.example.com/v2"))
 	_, absent := d.ServerResourcesForGroupVersion("absent.example.com/v1")
+	_, malformed := d.ServerResourcesForGroupVersion("a/b/c")
 	return map[string]any{
 		"groups":       must(d.ServerGroups()),
 		"groups, too":  groups,
@@ -247,6 +250,7 @@ func answersOf(t *testing.T, d discovery.DiscoveryInterface) map[string]any {
 		"one list":     one.APIResources,
 		"preferred":    resourcesIn(must(d.ServerPreferredResources())),
 		"namespaced":   resourcesIn(must(d.ServerPreferredNamespacedResources())),
+		"malformed":    malformed != nil,
 		"is not found": absent == memory.ErrCacheNotFound, //nolint:errorlint // Callers compare it.
 	}
 }
@@ -282,6 +286,30 @@ func TestEmptyAndFailingVersions(t *testing.T) {
 				t.Errorf("a version is down (-before +now):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A version whose list cannot be decoded as a whole is served, and has an error in place of a list: a part of the list
+// would be taken for all, and none for a version that is not served.
+func TestListThatCannotBeDecoded(t *testing.T) {
+	gv := schema.GroupVersion{Group: "g0003.example.com", Version: "v1"}
+	server := fakeapi.New(fakeapi.Typical(12, 3, 2)...)
+	server.SetForms(fakeapi.Legacy())
+	server.SetFault(fakeapi.At("/apis/"+gv.String()), fakeapi.Func("malformed", func(req *http.Request) (*http.Response, error) {
+		body := `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"` + gv.String() + `","resources":[` +
+			`{"name":"as","singularName":"a","kind":"A","namespaced":true,"verbs":["get"],"shortNames":["a",7]}]}`
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
+	}))
+	c := newCacheTest(t, server, apiutil.DynamicRESTMapperOptions{})
+
+	list, err := c.ServerResourcesForGroupVersion(gv.String())
+	if list != nil || err == nil || errors.Is(err, memory.ErrCacheNotFound) {
+		t.Errorf("%v, %v; want an error, and not that the version is not served", list, err)
+	}
+	_, _, err = c.ServerGroupsAndResources()
+	if failed, _ := discovery.GroupDiscoveryFailedErrorGroups(err); len(failed) != 1 || failed[gv] == nil {
+		t.Errorf("all: %v; want an error of %v alone", err, gv)
 	}
 }
 
