@@ -139,6 +139,31 @@ func TestTooMuchIsNotDecoded(t *testing.T) {
 	}
 }
 
+// Of a group with too many versions the first are read. The next one has an error, which stands for all others.
+func TestTooManyVersions(t *testing.T) {
+	var versions []string
+	for n := range maxVersions + 3 {
+		versions = append(versions, fmt.Sprintf(
+			`{"version":"v%d","resources":[{"resource":"rs","responseKind":{"kind":"R"}}]}`, n+1))
+	}
+	read, err := decodeDocument(
+		aggregatedJSON(`{"metadata":{"name":"g"},"versions":[`+strings.Join(versions, ",")+`]}`), namedPath, false,
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := read.groups[0].Versions()
+	if len(got) != maxVersions+1 {
+		t.Fatalf("%d versions, want %d and one more", len(got), maxVersions)
+	}
+	for i, v := range got {
+		isLast := i == maxVersions
+		if (v.Err != nil) != isLast || isLast && !strings.Contains(v.Err.Error(), "more than 64 versions") {
+			t.Errorf("version %d of %d: %v; want an error of the last one alone", i+1, len(got), v.Err)
+		}
+	}
+}
+
 // Only commas of lists are counted, down to a depth. A body that is no JSON may have any count.
 func TestElementsAreCounted(t *testing.T) {
 	deep := strings.Repeat("[", 100) + "1,2,3" + strings.Repeat("]", 100)
