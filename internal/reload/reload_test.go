@@ -202,6 +202,36 @@ func TestQueuedCallThatNobodyNeedsIsNotMade(t *testing.T) {
 	})
 }
 
+// A queued call that took a token starts also if another caller that has joined it is gone.
+func TestQueuedCallWithATokenIsMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlowReloader(t)
+		gv := schema.GroupVersion{Group: slowVersion.Group, Version: slowVersion.Version}
+		go func() { _, _ = r.ReadLive(context.Background(), gv) }()
+		synctest.Wait()
+		limited := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			limit := NewLimit(gv, flowcontrol.NewTokenBucketPassiveRateLimiter(1, 1))
+			_, err := r.ReadLimited(ctx, limit, r.LastSeq())
+			limited <- err
+		}()
+		synctest.Wait()
+
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		defer cancel()
+		if _, err := r.ReadLive(ctx, gv); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a caller that joins: %v, want the end of its context", err)
+		}
+
+		var failed *discovery.Error
+		if err := <-limited; !errors.As(err, &failed) || failed.Code != 502 {
+			t.Errorf("the caller with the token: %v, want the answer to the second request, 502", err)
+		}
+	})
+}
+
 // Callers that wait for a token share the read that is made with it, also if they come back for its result after its
 // end. What is asked later needs a token of its own.
 func TestLimitedReadsAreShared(t *testing.T) {
