@@ -567,3 +567,22 @@ func TestKindThatBecomesForbiddenIsLogged(t *testing.T) {
 		}
 	})
 }
+
+// A kind that becomes absent long after the cache has started is polled for, too, and so is one that does so again.
+func TestKindThatBecomesAbsentLater(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s, h := newChangingServer(t, inNamespaces), &tally{}
+		c, _ := s.caching(t, optional(cache.Options{}))
+		handle(t, c, "typed", h)
+		h.expect(t, "at first", keysOf[inNamespaces])
+		for range 2 {
+			time.Sleep(10 * time.Minute)
+			s.change(func() { s.scope = "" })
+			s.EndWatches()
+			h.expect(t, "the kind is removed", "")
+			time.Sleep(10 * time.Minute)
+			s.change(func() { s.scope = inNamespaces })
+			h.expect(t, "the kind is installed again, and nobody looks it up", keysOf[inNamespaces])
+		}
+	})
+}
