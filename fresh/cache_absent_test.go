@@ -586,3 +586,36 @@ func TestKindThatBecomesAbsentLater(t *testing.T) {
 		}
 	})
 }
+
+// A kind that the options do not name is never absent: when it is removed, reads find nothing and have no error, as in
+// controller-runtime.
+func TestRemovedKindThatIsNotNamed(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s, h := newChangingServer(t, inNamespaces), &tally{}
+		c, m := s.caching(t, cache.Options{})
+		stock, err := cache.New(s.Config(), cache.Options{HTTPClient: s.Client(), Mapper: m})
+		must(t, err)
+		start(t, stock)
+		handle(t, c, "typed", h)
+		h.expect(t, "at first", keysOf[inNamespaces])
+		must(t, stock.List(t.Context(), &corev1.ConfigMapList{}))
+		for _, namespace := range []string{"ns", "other"} { // a server that removes a CRD deletes its objects first
+			must(t, s.Tell("DELETED", "configmaps", fakeapi.Object{Namespace: namespace, Name: "n", UID: "1"}))
+		}
+		h.expect(t, "the objects are deleted", "")
+		time.Sleep(time.Second) // so that both caches have seen it
+		s.change(func() { s.scope = "" })
+		s.EndWatches()
+		time.Sleep(10 * time.Minute)
+		for name, c := range map[string]cache.Cache{"ours": c, "controller-runtime's": stock} {
+			list := &corev1.ConfigMapList{}
+			if err := c.List(t.Context(), list); err != nil || len(list.Items) > 0 {
+				t.Errorf("%s: a list of a removed kind: %d objects, %v; want none, and no error", name, len(list.Items), err)
+			}
+			err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{})
+			if !apierrors.IsNotFound(err) {
+				t.Errorf("%s: a read of a removed kind: %v, want NotFound", name, err)
+			}
+		}
+	})
+}

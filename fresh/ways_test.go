@@ -127,11 +127,12 @@ func TestManagersAndClusters(t *testing.T) {
 	}
 	_, withoutConfig := fresh.NewManager(nil, ctrl.Options{})
 	_, noCluster := fresh.NewCluster(nil)
-	_, noMapper := fresh.NewCluster(newChangingServer(t, inNamespaces).Config(), func(o *cluster.Options) {
-		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return nil, errors.New("none") }
-	})
-	if noMapper == nil {
-		t.Error("a cluster without a mapper, want the error of its provider")
+	none := func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return nil, errors.New("no mapper") }
+	cfg := newChangingServer(t, inNamespaces).Config()
+	_, clusterErr := fresh.NewCluster(cfg, func(o *cluster.Options) { o.MapperProvider = none })
+	_, managerErr := fresh.NewManager(cfg, ctrl.Options{MapperProvider: none})
+	if clusterErr == nil || managerErr == nil {
+		t.Errorf("without a mapper: a cluster %v, a manager %v; want the error of the provider", clusterErr, managerErr)
 	}
 	_, noClient := newClient(nil, client.Options{})
 	_, noWatch := newWithWatch(nil, client.Options{})

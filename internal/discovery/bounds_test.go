@@ -164,6 +164,29 @@ func TestTooManyVersions(t *testing.T) {
 	}
 }
 
+// A version with a name that cannot be a part of a path, or that lookups do not take for a version, is left out.
+func TestVersionsThatAreNoneAreLeftOut(t *testing.T) {
+	for _, name := range []string{"", "__internal", "a/b", "..", "."} {
+		for form, versions := range map[string]string{
+			"aggregated": `{"metadata":{"name":"g"},"versions":[{"version":"` + name + `"},{"version":"v1"}]}`,
+			"legacy":     `{"name":"g","versions":[{"version":"` + name + `"},{"version":"v1"}]}`,
+		} {
+			body := aggregatedJSON(versions)
+			if form == "legacy" {
+				body = []byte(`{"kind":"APIGroupList","apiVersion":"v1","groups":[` + versions + `]}`)
+			}
+			read, err := decodeDocument(body, namedPath, false)
+			if err != nil {
+				t.Errorf("%s, %q: %v", form, name, err)
+				continue
+			}
+			if got := read.groups[0].Versions(); len(got) != 1 || got[0].Name != "v1" {
+				t.Errorf("%s, %q beside v1: %v, want v1 alone", form, name, got)
+			}
+		}
+	}
+}
+
 // Only commas of lists are counted, down to a depth. A body that is no JSON may have any count.
 func TestElementsAreCounted(t *testing.T) {
 	deep := strings.Repeat("[", 100) + "1,2,3" + strings.Repeat("]", 100)
