@@ -627,3 +627,37 @@ func TestKnownIsStaleUntilARefreshSucceeds(t *testing.T) {
 		is("MaxAge after that", true, true)
 	})
 }
+
+// Without the aggregated document a refresh reads the groups that lookups use, and not those that nobody has used for
+// idleAfter.
+func TestRefreshReadsNoIdleGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, r := known(t, fakeapi.Legacy())
+		refreshed := func() (used, others int) {
+			t.Helper()
+			server.TakeRequests()
+			if err := r.Refresh(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			for _, sent := range server.TakeRequests() {
+				switch {
+				case strings.HasPrefix(sent.Path, "/apis/"+group+"/"):
+					used++
+				case sent.Path != "/api" && sent.Path != "/apis":
+					others++
+				}
+			}
+			return used, others
+		}
+		if _, others := refreshed(); others == 0 {
+			t.Error("the groups were read a moment ago, and the refresh reads none of them")
+		}
+		time.Sleep(idleAfter)
+		if _, err := find(context.Background(), r, group, "Kind0001A"); err != nil {
+			t.Fatal(err)
+		}
+		if used, others := refreshed(); used == 0 || others > 0 {
+			t.Errorf("%d reads of the group that is used, and %d of others; want some, and none", used, others)
+		}
+	})
+}
