@@ -959,13 +959,13 @@ func unreadableVersion(s *stock) {
 		http.StatusOK, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests,
 		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
 	} {
-		err := lookup(plainAnswer(code, "no document"))
+		err := lookup(plainAnswer(code, "no document")) //nolint:bodyclose // client-go closes it
 		s.says(err, fmt.Sprintf("failed to get API group resources: unable to retrieve the complete list of server APIs: %s/v1: ", s.group))
 		if meta.IsNoMatchError(err) {
 			s.Errorf("after %d the error is %v; want none that is a NoMatch", code, err)
 		}
 	}
-	if err := lookup(plainAnswer(http.StatusNotFound, "no document")); !meta.IsNoMatchError(err) {
+	if err := lookup(plainAnswer(http.StatusNotFound, "no document")); !meta.IsNoMatchError(err) { //nolint:bodyclose // client-go closes it
 		s.Errorf("after 404 the error is %v; want NoMatch", err)
 	}
 }
