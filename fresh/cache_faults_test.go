@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -383,5 +385,30 @@ func TestHalfAStream(t *testing.T) {
 		heal()
 		s.changeScope(t, m, ofCluster)
 		h.expect(t, "again", keysOf[ofCluster])
+	})
+}
+
+// A kind that may be listed at first, and then no longer, is not quiet: client-go's error is logged, as in any cache.
+func TestKindThatBecomesForbiddenIsLogged(t *testing.T) {
+	before := utilruntime.ErrorHandlers
+	t.Cleanup(func() { utilruntime.ErrorHandlers = before })
+	var forbidden atomic.Int32
+	utilruntime.ErrorHandlers = append(slices.Clone(before), func(_ context.Context, err error, _ string, _ ...any) {
+		if apierrors.IsForbidden(err) { // before v0.34 client-go does not wrap it
+			forbidden.Add(1)
+		}
+	})
+	virtual(t, func(t *testing.T) {
+		s, h := newChangingServer(t, inNamespaces), &tally{}
+		c, _ := s.caching(t, optional(cache.Options{}))
+		handle(t, c, "typed", h)
+		h.expect(t, "at first", keysOf[inNamespaces])
+		forbidden.Store(0)
+		s.SetFault(fakeapi.Objects("", "list", "watch"), fakeapi.Status(403, 0))
+		s.EndWatches()
+		time.Sleep(time.Minute)
+		if forbidden.Load() == 0 {
+			t.Error("a kind that was listed is forbidden, and no error is logged")
+		}
 	})
 }
