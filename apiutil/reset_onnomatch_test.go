@@ -63,7 +63,7 @@ func TestResetOnNoMatchErrors(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		err   error
-		stale bool // it says that discovery is
+		stale bool // the mapper is reset for err
 	}{
 		{"no kind", noKind, true},
 		{"no resource", noResource, true},

@@ -332,7 +332,8 @@ func TestAbsentKindThatIsForbidden(t *testing.T) {
 	}
 }
 
-// One log line says that the cache waits for a kind, and where else it is served, and one that it is served.
+// The cache logs one line when it begins to wait for a kind, with the versions that are served, and one when it is
+// served.
 func TestLogOfAnAbsentKind(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		s := newChangingServer(t, "")

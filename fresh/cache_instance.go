@@ -244,7 +244,7 @@ func (i *instance) representations() []follow.Representation {
 	return slices.Sorted(maps.Keys(i.listWatch))
 }
 
-// listWatches returns those of all representations, always in the same order.
+// listWatches returns those of all representations, in a fixed order.
 func (i *instance) listWatches() (all []*validatingListWatch) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -151,7 +151,8 @@ const (
 const readme = `# controller-runtime with another RESTMapper
 
 This folder is a release of [controller-runtime](https://github.com/kubernetes-sigs/controller-runtime) with the
-RESTMapper, client and cache of [freshmapper](https://` + Ours + `) inside. It is not a release of the Kubernetes project.
+RESTMapper, client and cache of [freshmapper](https://` + Ours + `) inside. It is not a release of
+the Kubernetes project.
 
 The tool hack/fork of freshmapper wrote it, and .freshmapper/manifest.json has its version and the digest of each
 file. Do not edit it: the tool updates it, checks it (-check), and removes it (-undo).
